@@ -732,3 +732,31 @@ def test_long_results_begin_with_a_line_of_the_cache() -> None:
     x = skimp.ones(40_000)
     for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
         assert made_.data_ptr() % 64 == 0
+def test_steps_for_rows_have_numpys_bits(made: Any) -> None:
+    """SparseAdam's, with rows that come again."""
+    noting = _Noting(made)
+
+    def run(lib: Any = skimp) -> Any:
+        given = np.random.default_rng(6)
+        p = lib.tensor(given.standard_normal((9, 5)).astype("f"), requires_grad=True)
+        optimizer = lib.optim.SparseAdam([p], lr=0.1, maximize=True)
+        for _ in range(3):
+            places = lib.tensor(given.integers(0, 9, (1, 6)))
+            rows = lib.tensor(given.standard_normal((6, 5)).astype("f"))
+            p.grad = lib.sparse_coo_tensor(places, rows, (9, 5), check_invariants=True)
+            optimizer.step()
+        kept = optimizer.state[p]
+        return [t.detach().numpy() for t in (p, kept["exp_avg"], kept["exp_avg_sq"])]
+
+    got = same_bits(noting, run)
+    assert "sparse_adam" in noting.asked
+    for one, other in zip(got, run(torch), strict=True):
+        assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 1 << 40])
+def test_a_step_for_rows_outside_changes_nothing(made: Any, wrong: int) -> None:
+    arrays = [np.ones((3, 2), "f") for _ in range(3)]
+    numbers = np.ones(4, "f")
+    assert not made.sparse_adam(*arrays, np.array([0, wrong]), np.ones((2, 2), "f"), numbers)
+    assert all((a == 1).all() for a in arrays)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp._kernels.order import farthest, runs, stable_order
+from skimp._kernels.order import distinct, farthest, runs, stable_order
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
@@ -42,3 +42,18 @@ def test_equal_places_in_order_are_runs() -> None:
         starts, counts = runs(np.array(places))
         given = [(places[i], n) for i, n in zip(starts.tolist(), counts.tolist(), strict=True)]
         assert given == [(p, places.count(p)) for p in sorted(set(places))]
+
+
+@pytest.mark.parametrize("size", [1, 9, 1 << 14, 1 << 20])
+@pytest.mark.parametrize("wrong", [None, -1, 1 << 40])
+def test_distinct_ones_are_numpys(size: int, wrong: int | None) -> None:
+    """By marks or sorted, and where some are not within."""
+    given = np.random.default_rng(size)
+    for n in (0, 1, 30):
+        places = given.integers(0, size, n)
+        if wrong is not None and n:
+            places[n // 2] = wrong
+        for one, other in zip(
+            distinct(places, size), np.unique(places, return_inverse=True), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)

@@ -11,6 +11,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 _FEW: Final = 512  # that are sorted as they are
 _BITS: Final = 16
+_MARKED: Final = 1 << 14  # places that are marked, of however few integers
 _WIDE: Final = np.dtype(np.uint64)
 _NARROW: Final = np.dtype(np.uint32)
 
@@ -36,6 +37,21 @@ def runs(places: Array) -> tuple[Array, Array]:
     np.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1] = places.size - starts.item(-1)
     return starts, counts
+
+
+def distinct(places: Array, size: int) -> tuple[Array, Array]:
+    """Each of integers that are to be from 0 to size - 1 once, in order, and which of these each of
+    them is: by marks, where there is not much to mark, and all are within.
+    """
+    n = len(places)
+    if not n or size > max(_MARKED, n) or farthest(places) >= size:
+        return np.unique(places, return_inverse=True)
+    marks = np.zeros(size, np.bool_)
+    marks[places] = True
+    found = marks.nonzero()[0]
+    numbers = np.empty(size, np.int64)
+    numbers[found] = np.arange(len(found))
+    return found, numbers.take(places)
 
 
 def farthest(places: Array) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,8 @@ from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require, require_positive
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, writable
+from skimp._kernels import compiled
 from skimp.optim.steps import PerParameter, fractions, hyperparameters, number, zeros
 
 
@@ -114,6 +116,13 @@ def _step_on_arrays(
     rows, g = grad._indices()._skimp_array()[0], grad._values()._skimp_array()
     for t in (p, mean, square):
         before_inplace(t)
+    held = p._skimp_array(), mean._skimp_array(), square._skimp_array()
+    loops = compiled.taking(g, *held) if rows.flags.c_contiguous else None
+    if loops is not None:
+        outs = [a.reshape(len(a), -1) for a in writable((p, mean, square))]
+        numbers = array("f", (1 - first, 1 - second, -size, eps))
+        if loops.sparse_adam(*outs, rows, g.reshape(len(g), -1), numbers):
+            return
     old = mean._skimp_array()[rows]
     up = g - old
     up *= 1 - first

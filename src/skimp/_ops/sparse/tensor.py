@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +15,7 @@ from skimp._engine.memory.layout import Layout, contiguous_strides, left_out, no
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare
-from skimp._kernels.order import stable_order
+from skimp._kernels.order import distinct, stable_order
 from skimp._ops.shape.views import ints
 from skimp._ops.sparse.arithmetic import (
     Ints,
@@ -272,11 +273,14 @@ class SparseTensor(Turned):
         at = self._at._skimp_array()
         shape = self._plain_shape()[: self.sparse_dim()]
         flat = flattened(at, shape)
-        found, back = np.unique(flat, return_inverse=True)
+        found, back = distinct(flat, math.prod(shape))
         n = len(found)
-        where = np.stack(np.unravel_index(found, shape)) if n and shape else at[:, :n]
+        if len(shape) == 1 and n and found[0] >= 0 and found[-1] < shape[0]:
+            where = found[None]
+        else:
+            where = np.stack(np.unravel_index(found, shape)) if n and shape else at[:, :n]
         indices = fresh(np.ascontiguousarray(where, np.int64), dtypes.int64)
-        to = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
+        to = fresh(back.reshape(-1).astype(np.int64, copy=False), dtypes.int64)
         return made(indices, summed(self._held, to, n), self._plain_shape(), True)
 
     def _whole(self) -> SparseTensor:

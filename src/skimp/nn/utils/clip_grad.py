@@ -89,8 +89,9 @@ def _scale(grads: list[Tensor], max_norm: float, total_norm: Tensor) -> None:
     number = factor.item()
     if number == 1.0:
         return
+    dtype = factor._dtype
     for g in grads:  # a number of the gradient's own type takes the fast path, with the same bits
-        g.mul_(number if g.dtype is factor.dtype else factor)
+        g.mul_(number if g._dtype is dtype else factor)
 
 
 def clip_grad_norm_(
@@ -160,6 +161,5 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     Memory: gradients are written in place.
     """
     limit = float(clip_value)
-    for p in _listed(parameters):
-        if p.grad is not None:
-            p.grad.clamp_(min=-limit, max=limit)
+    for g in _gradients(_listed(parameters)):
+        g.clamp_(-limit, limit)
