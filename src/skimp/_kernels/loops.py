@@ -10,13 +10,13 @@ from typing import Any
 import cython
 
 if not cython.compiled:  # else they are C's (`loops.pxd`)
-    from numpy import float32, float64, ldexp, log
+    from numpy import float32, float64, ldexp, log, sqrt
 
     def _of(x: Any) -> Any:
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _of
+    _into = _places = _of
 
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""
@@ -24,8 +24,9 @@ if not cython.compiled:  # else they are C's (`loops.pxd`)
 
 
 __all__ = [
-    "added", "filled", "gru_back", "gru_shown", "kept", "log_softmaxes", "log_softmaxes_back",
-    "lstm_back", "lstm_carried", "passed", "softmaxes", "softmaxes_back", "stays", "weighed",
+    "added", "class_gradients", "class_losses", "filled", "gru_back", "gru_shown", "kept",
+    "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried", "normalized",
+    "normalized_back", "passed", "softmaxes", "softmaxes_back", "stays", "weighed",
 ]  # fmt: skip
 
 
@@ -236,7 +237,7 @@ def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
         while at < count:
             total = _sum(out, at, n)
             if not (total > least and total < most):
-                _less(x, at, n, _top(x, at, n), out)
+                _less(x, at, n, _top(x, at, n), out, at)
                 _exps(out, at, n, out, at)
                 total = _sum(out, at, n)
             total = one / total
@@ -277,11 +278,11 @@ def _log_softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
     while at < stop:
         count = min(step, stop - at)
         for r in range(count // n):
-            _less(x, at + r * n, n, _top(x, at + r * n, n), out)
+            _less(x, at + r * n, n, _top(x, at + r * n, n), out, at + r * n)
         if n <= 2048:
             _exps(out, at, count, room, 0)
         for r in range(count // n):
-            level = log(_sum(room, r * n, n) if n <= 2048 else _powers(out, at, n, room))
+            level = log(_sum(room, r * n, n) if n <= 2048 else _powers(out, at, n, 0, room))
             for k in range(at, at + n):
                 out[k] = out[k] - level
             at += n
@@ -309,21 +310,22 @@ def _log_softmaxes_back(g: Any, y: Any, n: Any, out: Any, at: Any, stop: Any) ->
             at += n
 
 
-def _less(x: Any, at: Any, n: Any, number: Any, out: Any) -> None:
-    for k in range(at, at + n):
-        out[k] = x[k] - number
+def _less(x: Any, at: Any, n: Any, number: Any, out: Any, to: Any) -> None:
+    for k in range(n):
+        out[to + k] = x[at + k] - number
 
 
-def _powers(x: Any, at: Any, n: Any, room: Any) -> Any:
-    """The sum of exp(x) of a row."""
+def _powers(x: Any, at: Any, n: Any, number: Any, room: Any) -> Any:
+    """The sum of exp(x - number) of a row."""
     found = 0.0
-    while n > 2048:
-        _exps(x, at, 2048, room, 0)
-        found += _piece_of_sum(room, 0, 2048)
-        at += 2048
-        n -= 2048
-    _exps(x, at, n, room, 0)
-    return found + _piece_of_sum(room, 0, n)
+    while n > 0:
+        count = min(n, 2048)
+        _less(x, at, count, number, room, 0)
+        _exps(room, 0, count, room, 0)
+        found += _piece_of_sum(room, 0, count)
+        at += count
+        n -= count
+    return found
 
 
 def _exps(x: Any, at: Any, n: Any, out: Any, to: Any) -> None:
@@ -470,3 +472,243 @@ def _joined(lanes: Any) -> Any:
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + (
         (lanes[1] + lanes[5]) + (lanes[3] + lanes[7])
     )
+
+
+def normalized(
+    x: Any, w: Any, b: Any, n: Any, eps: Any, centre: Any, mean: Any, rstd: Any, out: Any
+) -> None:
+    """out = each row of x, which lies elsewhere, less its mean if rows are to `centre`, over its
+    deviation, times w, plus b, if these are not None; with the means and one over deviations."""
+    how = 4 * centre + 2 * (w is not None) + (b is not None)
+    rows = rstd.shape[0]
+    if out.shape[0] < 8192:
+        _normalized(
+            _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
+        )
+    else:
+        with cython.nogil:
+            _normalized(
+                _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
+            )
+
+
+def _normalized(
+    x: Any, w: Any, b: Any, n: Any, eps: Any, how: Any, mean: Any, rstd: Any, out: Any, first: Any,
+    last: Any,
+) -> None:  # fmt: skip
+    one, size = 1.0, n
+    for r in range(first, last):
+        at = r * n
+        middle = 0
+        if how & 4:
+            middle = _sum(x, at, n) / size
+            mean[r] = middle
+        scale = one / sqrt(_squares(x, at, n, middle) / size + eps)
+        rstd[r] = scale
+        if how & 3 == 3:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale * w[k] + b[k]
+        elif how & 2:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale * w[k]
+        else:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale
+            if how & 1:
+                for k in range(n):
+                    out[at + k] = out[at + k] + b[k]
+
+
+def normalized_back(
+    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
+    dw: Any, db: Any,
+) -> None:  # fmt: skip
+    """out = the gradient of `normalized`'s x, elsewhere; and if `affine` those of w and b, added up
+    over the rows."""
+    rows = rstd.shape[0]
+    if out.shape[0] < 8192:
+        _normalized_back(
+            _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), _into(dw),
+            _into(db), rows,
+        )  # fmt: skip
+    else:
+        with cython.nogil:
+            _normalized_back(
+                _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out),
+                _into(dw), _into(db), rows,
+            )  # fmt: skip
+
+
+def _normalized_back(
+    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
+    dw: Any, db: Any, rows: Any,
+) -> None:  # fmt: skip
+    size = n
+    sums = [0.0] * 2
+    if affine:
+        for k in range(n):
+            dw[k] = 0
+        for k in range(n):
+            db[k] = 0
+    for r in range(rows):
+        at = r * n
+        middle = mean[r] if centre else 0
+        scale = rstd[r]
+        _both_sums(g, x, w, at, n, middle, scale, sums)
+        along = sums[0] / size
+        apart = sums[1] / size if centre else 0
+        if affine:
+            for k in range(n):
+                dw[k] += g[at + k] * ((x[at + k] - middle) * scale)
+            for k in range(n):
+                db[k] += g[at + k]
+        for k in range(n):
+            out[at + k] = (g[at + k] * w[k] - (x[at + k] - middle) * scale * along - apart) * scale
+
+
+def _squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    """The sum of a row's squared distances from a number."""
+    found = 0.0
+    while n > 2048:
+        found += _piece_of_squares(x, at, 2048, middle)
+        at += 2048
+        n -= 2048
+    return found + _piece_of_squares(x, at, n, middle)
+
+
+def _piece_of_squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    rest = 0.0
+    lanes = [rest] * 32
+    stop = at + n
+    while stop - at >= 32:
+        for j in range(32):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 32
+    if n >= 32:
+        _join(lanes)
+    while stop - at >= 8:
+        for j in range(8):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 8
+    while at < stop:
+        rest += (x[at] - middle) * (x[at] - middle)
+        at += 1
+    return _joined(lanes) + rest if n >= 8 else rest
+
+
+def _both_sums(g: Any, x: Any, w: Any, at: Any, n: Any, middle: Any, scale: Any, sums: Any) -> None:
+    """Of g * w, and of that times normalized x; of pieces as above."""
+    one = other = 0.0
+    done = 0
+    while done < n:
+        count = min(2048, n - done)
+        _pieces_of_both(g, x, w, at, done, count, middle, scale, sums)
+        one += sums[0]
+        other += sums[1]
+        done += count
+    sums[0] = one
+    sums[1] = other
+
+
+def _pieces_of_both(
+    g: Any, x: Any, w: Any, at: Any, k: Any, n: Any, middle: Any, scale: Any, sums: Any
+) -> None:
+    rest = also = 0.0
+    lanes, others = [rest] * 32, [also] * 32
+    stop = k + n
+    while stop - k >= 32:
+        for j in range(32):
+            lanes[j] += g[at + k + j] * w[k + j] * ((x[at + k + j] - middle) * scale)
+        for j in range(32):
+            others[j] += g[at + k + j] * w[k + j]
+        k += 32
+    if n >= 32:
+        _join(lanes)
+        _join(others)
+    while stop - k >= 8:
+        for j in range(8):
+            lanes[j] += g[at + k + j] * w[k + j] * ((x[at + k + j] - middle) * scale)
+        for j in range(8):
+            others[j] += g[at + k + j] * w[k + j]
+        k += 8
+    while k < stop:
+        also += g[at + k] * w[k]
+        rest += g[at + k] * w[k] * ((x[at + k] - middle) * scale)
+        k += 1
+    sums[0] = _joined(lanes) + rest if n >= 8 else rest
+    sums[1] = _joined(others) + also if n >= 8 else also
+
+
+def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any) -> Any:
+    """levels = the logarithms of the sums of exponentials of rows; losses = those less each row's
+    element of its class. Whether it is done, as nothing is where a class is none."""
+    if _lie_outside(classes, n):
+        return False
+    if x.shape[0] < 8192:
+        _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0])
+    else:
+        with cython.nogil:
+            _class_losses(
+                _of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0]
+            )
+    return True
+
+
+def _class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, rows: Any) -> None:
+    room = [0.0] * 2048
+    step = 2048 // n if n <= 2048 else 1
+    first = 0
+    while first < rows:
+        count = min(step, rows - first)
+        for r in range(count):
+            levels[first + r] = _top(x, (first + r) * n, n)
+            if n <= 2048:
+                _less(x, (first + r) * n, n, levels[first + r], room, r * n)
+        if n <= 2048:
+            _exps(room, 0, count * n, room, 0)
+        for r in range(count):
+            at = first + r
+            top = levels[at]
+            level = log(_sum(room, r * n, n) if n <= 2048 else _powers(x, at * n, n, top, room))
+            losses[at] = level - (x[at * n + classes[at]] - top)
+            levels[at] = level + top
+        first += count
+
+
+def class_gradients(
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any
+) -> Any:
+    """out = exp(x - its row's level) times the row's number of `whole`, and less that of its `own`
+    at its class. Whether it is done, as above."""
+    if _lie_outside(classes, n):
+        return False
+    if x.shape[0] < 8192:
+        _class_gradients(
+            _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
+            levels.shape[0],
+        )  # fmt: skip
+    else:
+        with cython.nogil:
+            _class_gradients(
+                _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
+                levels.shape[0],
+            )  # fmt: skip
+    return True
+
+
+def _class_gradients(
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any, rows: Any
+) -> None:
+    step = 2048 // n if n <= 2048 else 1
+    first = 0
+    while first < rows:
+        count = min(step, rows - first)
+        for r in range(first, first + count):
+            _less(x, r * n, n, levels[r], out, r * n)
+        _exps(out, first * n, count * n, out, first * n)
+        for r in range(first, first + count):
+            factor = whole[r]
+            for k in range(r * n, r * n + n):
+                out[k] = out[k] * factor
+            out[r * n + classes[r]] -= own[r]
+        first += count
