@@ -1,6 +1,7 @@
 """`loops` as C, where `skimp compile` has made it for this processor and this Python.
 
-Skimp runs without it, with the same bits, and leaves it alone with `SKIMP_COMPILED=never`.
+Skimp runs without it, and leaves it alone with `SKIMP_COMPILED=never`: with the same bits, but for
+what loops add up in lanes or in double, which no process has in two ways.
 """
 
 from __future__ import annotations
