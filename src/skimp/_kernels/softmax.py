@@ -127,9 +127,15 @@ def log_softmax(x: Array, y: Array) -> None:
         np.subtract(y, np.log(row_sums(e)), out=y)
 
 
+def _by_onednn(dtype: np.dtype[Any], size: int) -> bool:
+    """Whether oneDNN makes the gradient of so many: loops are sooner than what no team shares."""
+    shared = size >= softmax_onednn.SHARED or compiled.loops() is None
+    return shared and softmax_onednn.takes(dtype, size)
+
+
 def softmax_back(g: Array, y: Array, d: Array, size: int) -> None:
     """d = the gradient of softmax, whose result is y, of a tensor of `size` elements."""
-    if d.ndim == 2 and softmax_onednn.takes(d.dtype, size):
+    if d.ndim == 2 and _by_onednn(d.dtype, size):
         softmax_onednn.backward(g, y, d)
     else:
         softmax_back_steps(g, y, d)
@@ -191,7 +197,7 @@ def small_log_softmax(x: Array, shape: tuple[int, ...]) -> Array:
 
 def small_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
     """`softmax_back`."""
-    if g.ndim > 1 and softmax_onednn.takes(g.dtype, g.size):
+    if g.ndim > 1 and _by_onednn(g.dtype, g.size):
         d = np.empty(g.shape, g.dtype)
         softmax_onednn.backward(g, y, d)
         return d.reshape(shape)
