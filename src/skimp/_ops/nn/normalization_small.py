@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, normalization, normalization_onednn
+from skimp._kernels import bare, compiled, normalization, normalization_onednn
 from skimp._kernels.normalization_onednn import SEVERAL
 from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
 from skimp._kernels.threads import quietly
@@ -74,9 +74,8 @@ def small_parts(
             return None
         if not b.flags.c_contiguous:
             return None
-    found = normalization.small_forward(x, w, b, eps, centre, shape_of(input))
-    if found is not None:
-        return found
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        return normalization.small_forward(loops, x, w, b, eps, centre, shape_of(input))
     if len(x) == 1:
         return _normalize_one(x[0], w, b, eps, centre)
     return (_normalize if centre else _scale)(x, w, b, *_numbers(x.shape[1], eps, x.dtype))
@@ -162,7 +161,7 @@ def _normalize_back(
     g: Array, x: Array, mean: Array | None, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
     centre = mean is not None
-    if normalization.loops(x.dtype) is not None:
+    if x.dtype.char == "f" and compiled.loops() is not None:
         made = bare.empty_like(x)
         means = rstd if mean is None else mean  # which nobody reads then
         dw, db = normalization.backward(g, x, means, rstd, w, affine, made, centre)
