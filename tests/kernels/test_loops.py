@@ -760,3 +760,64 @@ def test_a_step_for_rows_outside_changes_nothing(made: Any, wrong: int) -> None:
     numbers = np.ones(4, "f")
     assert not made.sparse_adam(*arrays, np.array([0, wrong]), np.ones((2, 2), "f"), numbers)
     assert all((a == 1).all() for a in arrays)
+@pytest.mark.parametrize("n", [1, 9, 75, 2100])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_normalized_rows_are_as_near_as_pytorchs(
+    made: Any, n: int, affine: bool, name: str
+) -> None:
+    given = np.random.default_rng(n)
+    x, g = given.standard_normal((2, 6, n)).astype("f")
+    x[1] += 50
+    x[2, 0], x[3, -1] = np.nan, np.inf
+    w, b = given.standard_normal((2, n)).astype("f")
+    results = []
+    for library, dtype in ((skimp, "f4"), (torch, "f4"), (torch, "f8")):
+        t, scale, shift = [library.tensor(a.astype(dtype)).requires_grad_() for a in (x, w, b)]
+        beside = (scale, shift)[: 1 + (name == "layer_norm")] if affine else ()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiled, "loops", lambda: made)
+            with np.errstate(all="ignore"):
+                y = getattr(library.nn.functional, name)(t, (n,), *beside)
+                y.backward(library.tensor(g.astype(dtype)))
+        results.append([y.detach().numpy(), *[one.grad.numpy() for one in (t, *beside)]])
+    for mine, their, true in zip(*results, strict=True):
+        assert_array_equal(np.isnan(mine), np.isnan(their))
+        error, other = [np.nanmax(np.abs(a - true), initial=0) for a in (mine, their)]
+        assert error <= 2 * other + 2e-6 * np.nanmax(np.abs(true), initial=0)
+
+
+@pytest.mark.parametrize("n", [3, 40, 2100])
+@pytest.mark.parametrize("how", [{}, {"label_smoothing": 0.1}, {"ignore_index": 1}])
+def test_losses_at_classes_are_as_near_as_pytorchs(made: Any, n: int, how: Any) -> None:
+    x, at = ends(40, n), np.random.default_rng(n).integers(0, n, 40)
+    at[0], x[0] = 1, 3  # of large ones the level is rounded
+    for reduction in ("mean", "none"):
+        results = []
+        for library in (skimp, torch):
+            t = library.tensor(x).requires_grad_()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(compiled, "loops", lambda: made)
+                with np.errstate(all="ignore"):
+                    y = library.nn.functional.cross_entropy(
+                        t[6:] if reduction == "mean" else t,
+                        library.tensor(at[6:] if reduction == "mean" else at),
+                        reduction=reduction,
+                        **how,
+                    )
+                    y.sum().backward()
+            results.append((y.detach().numpy(), t.grad.numpy()))
+        for mine, their in zip(*results, strict=True):
+            np.testing.assert_allclose(mine, their, 1e-5, 1e-6)
+
+
+def test_a_class_that_is_none_is_refused_before_anything_is_written(made: Any) -> None:
+    x, levels = np.zeros((4, 3), "f"), np.full(4, 7, "f")
+    for wrong in (-1, 3):
+        classes = np.array([0, 1, 2, wrong])
+        assert not made.class_losses(x.reshape(-1), classes, 3, levels, levels)
+        assert not made.class_gradients(
+            x.reshape(-1), classes, levels, levels, levels, 3, x.reshape(-1)
+        )
+        assert levels.min() == 7
+        assert not x.any()

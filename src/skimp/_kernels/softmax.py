@@ -64,17 +64,6 @@ def by_loop(name: str, *arrays: Array) -> bool:
     return True
 
 
-def looped(name: str, shape: tuple[int, ...], *rows: Array) -> Array | None:
-    """A new array by the loop of that name, of float32 rows (n,) or (a, n) without gaps; None where
-    it can't be had."""
-    x = rows[0]
-    if x.dtype.char != "f" or (loops := compiled.loops()) is None:
-        return None
-    made = np.empty(shape, x.dtype)
-    getattr(loops, name)(*[a.reshape(-1) for a in rows], x.shape[-1], made.reshape(-1))
-    return made
-
-
 def exp_rows(x: Array, y: Array) -> tuple[Array, Array | None]:
     """y = exp(x - shift); the sums of its rows, and the shift: the largest of a row where one must
     be taken off, 0 of others, None where none must.
@@ -127,9 +116,15 @@ def log_softmax(x: Array, y: Array) -> None:
         np.subtract(y, np.log(row_sums(e)), out=y)
 
 
+def _by_onednn(dtype: np.dtype[Any], size: int) -> bool:
+    """Whether oneDNN makes the gradient of so many: loops are sooner than what no team shares."""
+    shared = size >= softmax_onednn.SHARED or compiled.loops() is None
+    return shared and softmax_onednn.takes(dtype, size)
+
+
 def softmax_back(g: Array, y: Array, d: Array, size: int) -> None:
     """d = the gradient of softmax, whose result is y, of a tensor of `size` elements."""
-    if d.ndim == 2 and softmax_onednn.takes(d.dtype, size):
+    if d.ndim == 2 and _by_onednn(d.dtype, size):
         softmax_onednn.backward(g, y, d)
     else:
         softmax_back_steps(g, y, d)
@@ -167,62 +162,15 @@ def log_softmax_back(g: Array, y: Array, d: Array) -> None:
 
 def small_softmax(x: Array, shape: tuple[int, ...]) -> Array:
     """`softmax`, as a new array of this shape."""
-    made = looped("softmaxes", shape, x)
-    if made is not None:
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        made = np.empty(shape, x.dtype)
+        loops.softmaxes(x.reshape(-1), x.shape[-1], made.reshape(-1))
         return made
-    if x.ndim == 1:
-        return _softmax_row(x).reshape(shape)
-    y, sums, _ = dense_exp_rows(x)
-    over_column(y, sums[:, None], y)
-    return y.reshape(shape)
-
-
-def small_log_softmax(x: Array, shape: tuple[int, ...]) -> Array:
-    """`log_softmax`."""
-    made = looped("log_softmaxes", shape, x)
-    if made is not None:
-        return made
-    if x.ndim == 1:
-        return _log_softmax_row(x).reshape(shape)
-    y = less_column(x, dense_row_tops(x))
-    e = np.exp(y)
-    return less_column(y, np.log(dense_row_sums(e)), e).reshape(shape)
-
-
-def small_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
-    """`softmax_back`."""
-    if g.ndim > 1 and softmax_onednn.takes(g.dtype, g.size):
-        d = np.empty(g.shape, g.dtype)
-        softmax_onednn.backward(g, y, d)
-        return d.reshape(shape)
-    made = looped("softmaxes_back", shape, g, y)
-    if made is not None:
-        return made
-    d = np.multiply(g, y)
-    if g.ndim == 1:
-        np.multiply(np.subtract(g, np.asarray(row_sum(d)), d), y, d)
-    else:
-        np.multiply(less_column(g, dense_row_sums(d), d), y, out=d)
-    return d.reshape(shape)
-
-
-def small_log_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
-    """`log_softmax_back`."""
-    made = looped("log_softmaxes_back", shape, g, y)
-    if made is not None:
-        return made
-    d = np.exp(y)
-    total = np.asarray(row_sum(g)) if g.ndim == 1 else beside_rows(dense_row_sums(g))
-    np.multiply(d, total, out=d)
-    np.subtract(g, d, out=d)
-    return d.reshape(shape)
-
-
-def _softmax_row(x: Array) -> Array:
-    """`softmax` of one row: of a short one, what it takes beside three calls of NumPy's
-    would be as much again.
-    """
-    y: Array = np.exp(x)
+    if x.ndim > 1:
+        y, sums, _ = dense_exp_rows(x)
+        over_column(y, sums[:, None], y)
+        return y.reshape(shape)
+    y = np.exp(x)
     if x.size <= RUN:
         total = np.empty((), y.dtype)
         einsum("i->", y, out=total)
@@ -231,12 +179,52 @@ def _softmax_row(x: Array) -> Array:
     if not _LEAST < float(total) < _MOST:
         rows = y.reshape(1, -1)
         total = _exp_below(x.reshape(1, -1), rows, total.reshape(1, 1))[0].reshape(())
-    return np.divide(y, total, y) if y.size > 1 else y / total
+    return (np.divide(y, total, y) if y.size > 1 else y / total).reshape(shape)
 
 
-def _log_softmax_row(x: Array) -> Array:
-    """`log_softmax` of one row."""
-    y: Array = np.subtract(x, x[x.argmax(), ...])
+def small_log_softmax(x: Array, shape: tuple[int, ...]) -> Array:
+    """`log_softmax`."""
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        made = np.empty(shape, x.dtype)
+        loops.log_softmaxes(x.reshape(-1), x.shape[-1], made.reshape(-1))
+        return made
+    if x.ndim > 1:
+        y = less_column(x, dense_row_tops(x))
+        e = np.exp(y)
+        return less_column(y, np.log(dense_row_sums(e)), e).reshape(shape)
+    y = np.subtract(x, x[x.argmax(), ...])
     total = np.asarray(row_sum(np.exp(y)))
     np.subtract(y, np.log(total, total), y)
-    return y
+    return y.reshape(shape)
+
+
+def small_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
+    """`softmax_back`."""
+    if g.ndim > 1 and _by_onednn(g.dtype, g.size):
+        d = np.empty(g.shape, g.dtype)
+        softmax_onednn.backward(g, y, d)
+        return d.reshape(shape)
+    if g.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        made = np.empty(shape, g.dtype)
+        loops.softmaxes_back(g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1))
+        return made
+    d = np.multiply(g, y)
+    if g.ndim == 1:
+        total = einsum("i->", d) if d.size <= RUN else row_sum(d)
+        np.multiply(np.subtract(g, np.asarray(total), d), y, d)
+    else:
+        np.multiply(less_column(g, dense_row_sums(d), d), y, out=d)
+    return d.reshape(shape)
+
+
+def small_log_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
+    """`log_softmax_back`."""
+    if g.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        made = np.empty(shape, g.dtype)
+        loops.log_softmaxes_back(g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1))
+        return made
+    d = np.exp(y)
+    total = np.asarray(row_sum(g)) if g.ndim == 1 else beside_rows(dense_row_sums(g))
+    np.multiply(d, total, out=d)
+    np.subtract(g, d, out=d)
+    return d.reshape(shape)

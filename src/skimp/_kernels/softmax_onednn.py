@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 _TYPE: Final = np.dtype(np.float32)
 _LEAST: Final = 1 << 15  # elements below which NumPy has done before a primitive is called
-_SHARED: Final = 1 << 16  # elements of a run that a team shares
+SHARED: Final = 1 << 16  # elements of a run that a team shares
 
 
 def takes(dtype: np.dtype[Any], size: int) -> bool:
@@ -41,7 +41,7 @@ def backward(g: Array, y: Array, out: Array) -> None:
     matrices, done = shaping.addresses(y, g, out), 0
     while done < rows:
         count = 1 << ((rows - done).bit_length() - 1)
-        team = together(count * n >= _SHARED)
+        team = together(count * n >= SHARED)
         _runs(count, n).make([at + done * n * _TYPE.itemsize for at in matrices], team)
         done += count
 

@@ -16,10 +16,9 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, shaping
-from skimp._kernels.order import farthest
+from skimp._kernels import bare, cross_entropy as kernels, shaping
 from skimp._kernels.scratch import Scratch, less_column, starts, working
-from skimp._kernels.softmax import dense_exp_rows, exp_rows
+from skimp._kernels.softmax import exp_rows
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.meta import nn as shapes
@@ -108,12 +107,16 @@ def _forward(
 ) -> None:
     """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of
     (weighted) log-probabilities."""
+    looped = kernels.losses(x, at, loss, lse)
+    if looped and spread is None:
+        return
     with Scratch(x.shape, loss.dtype) as z:
         wide = x if x.dtype == z.dtype else x.astype(z.dtype)
-        sums, shift = exp_rows(wide, z)
-        log, own = np.log(sums), _pick(wide, at)
-        np.subtract(log, own if shift is None else own - shift, out=loss)
-        np.add(log, 0 if shift is None else shift, out=lse)
+        if not looped:
+            sums, shift = exp_rows(wide, z)
+            log, own = np.log(sums), _pick(wide, at)
+            np.subtract(log, own if shift is None else own - shift, out=loss)
+            np.add(log, 0 if shift is None else shift, out=lse)
         if spread is not None:
             np.subtract(wide, lse, out=z)
             spread[...] = np.add.reduce(z if weight is None else z * weight, axis=1, keepdims=True)
@@ -171,10 +174,11 @@ def _gradient(
         x: Array, at: Array, lse: Array, whole: Array, pick: Array, each: Array, out: Array
     ) -> None:
         with working(out, lse.dtype) as d:
-            np.subtract(x, lse, out=d)
-            np.exp(d, out=d)
-            np.multiply(d, whole, out=d)
-            _take_from(d, at, pick)
+            if not kernels.gradients(x, at, lse, whole, pick, d):
+                np.subtract(x, lse, out=d)
+                np.exp(d, out=d)
+                np.multiply(d, whole, out=d)
+                _take_from(d, at, pick)
             if smoothing:
                 weight = rows.per_class(d.ndim)
                 d -= each if weight is None else each * weight
@@ -253,20 +257,17 @@ def _small(
         or input._dtype not in dtypes.FLOATING
         or target._dtype is not dtypes.int64
         or not t.flags.c_contiguous
-        or farthest(t) >= classes  # negative ones, ignore_index among them, are large ones here
     ):
         return None
     if not x.flags.c_contiguous:
         x = np.ascontiguousarray(x)
-    _, sums, shift = dense_exp_rows(x)  # as in `_forward`: the same bits
-    log = np.log(sums, sums)
-    own = x.ravel().take(t + starts(rows, classes))
-    losses = np.subtract(log, own if shift is None else own - shift, own)
+    found = kernels.small_losses(x, t)
+    if found is None:
+        return None
+    losses, lse = found
     loss = fresh(total(losses) / rows, input._dtype)
     if input._rg and modes.state.grad:
-        if shift is not None:
-            log += shift
-        _SMALL.record(loss, input, target, fresh(log, input._dtype))
+        _SMALL.record(loss, input, target, fresh(lse, input._dtype))
     return loss
 
 
@@ -274,10 +275,15 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
         return _rematerialize(g, input, rows, "mean", 0.0)
-    d = less_column(input._skimp_array(), lse._skimp_array()[:, None])
+    x, t, level = input._skimp_array(), target._skimp_array(), lse._skimp_array()
+    share = g._skimp_array() / x.dtype.type(len(t))
+    shares = np.empty(len(t), x.dtype)
+    shares.fill(share)
+    d = np.empty(x.shape, x.dtype)
+    if kernels.gradients(x, t, level, shares, shares, d):
+        return fresh(d, input._dtype)
+    d = less_column(x, level[:, None])
     np.exp(d, out=d)
-    t = target._skimp_array()
-    share = g._skimp_array() / d.dtype.type(len(t))
     d *= share
     at, flat = t + starts(len(t), d.shape[1]), d.reshape(-1)
     flat[at] = flat.take(at) - share  # in this order, as above: the same bits

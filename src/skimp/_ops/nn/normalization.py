@@ -17,7 +17,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import normalization_onednn
+from skimp._kernels import normalization, normalization_onednn
 from skimp._kernels.scratch import Scratch, row_products, row_sums, working
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -73,6 +73,10 @@ def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> A
     def block(x: Array, mean: Array, rstd: Array, out: Array) -> None:
         n = x.shape[1]
         with working(out, mean.dtype) as y:
+            if normalization.forward(x, w, b, eps, centre, mean, rstd, y):
+                if y is not out:
+                    out[...] = y
+                return
             if centre:
                 np.divide(_sums(x, mean.dtype), n, out=mean)
                 if not normalization_onednn.centred(x, mean, y):
@@ -99,7 +103,8 @@ def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, cen
     result, target = blank(tuple(input.shape), input._dtype)
     mean, rstd = np.empty((math.prod(lead), 1), acc.np), np.empty((math.prod(lead), 1), acc.np)
     block = _norm_block(eps, _flat(weight, acc.np), _flat(bias, acc.np), centre)
-    _over(input, len(shape), block, mean, rstd, target, shares=math.prod(input.shape) <= _AT_ONCE)
+    shares = math.prod(input.shape) <= _AT_ONCE and normalization.loops(acc.np) is None
+    _over(input, len(shape), block, mean, rstd, target, shares=shares)
     kept = (*lead, *(1,) * len(shape))
     return result, fresh(mean.reshape(kept), acc), fresh(rstd.reshape(kept), acc)
 
@@ -124,17 +129,24 @@ def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
     def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
         n = x.shape[1]
         acc = rstd.dtype
-        if centre and out.dtype == acc and normalization_onednn.takes(acc, size):
+        looped = normalization.loops(acc) is not None
+        if looped or (centre and out.dtype == acc and normalization_onednn.takes(acc, size)):
             step = _group(n)
-            for start in range(0, len(x), step):
-                gs, xs, means, rstds, made = [
-                    a[start : start + step] for a in (g, x, mean, rstd, out)
-                ]
-                found = normalization_onednn.backward(
-                    gs, xs, means, rstds, w, sums is not None, made
-                )
-                if sums is not None:
-                    sums[int(number[start, 0])] = found
+            with working(out, acc) as made:
+                for start in range(0, len(x), step):
+                    gs, xs, means, rstds, into = [
+                        a[start : start + step] for a in (g, x, mean, rstd, made)
+                    ]
+                    given = gs, xs, means, rstds, w, sums is not None, into
+                    found: Any = (
+                        normalization.backward(*given, centre)
+                        if looped
+                        else normalization_onednn.backward(*given)
+                    )
+                    if sums is not None:
+                        sums[int(number[start, 0])] = found
+                if made is not out:
+                    out[...] = made
             return
         with Scratch(out.shape, acc) as xhat, working(out, acc) as gw:
             if centre:

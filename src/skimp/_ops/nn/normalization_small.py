@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, normalization_onednn
+from skimp._kernels import bare, compiled, normalization, normalization_onednn
 from skimp._kernels.normalization_onednn import SEVERAL
 from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
 from skimp._kernels.threads import quietly
@@ -43,7 +43,7 @@ def small_rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -
 def as_tensors(found: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Tensor, ...]:
     """The parts as tensors: the statistics with a 1 in the place of what they are of."""
     y = found[0]
-    if y.ndim == 1 or y.shape != shape:
+    if y.ndim == 1 or y.shape != shape or found[1].ndim < y.ndim:
         ones = (*shape[:-1], 1)
         found = (y.reshape(shape), *[one.reshape(ones) for one in found[1:]])
     if len(found) == 2:
@@ -66,10 +66,16 @@ def small_parts(
         w = weight._np
         if w is None or weight._dtype is not dtype or w.shape != normalized_shape:
             return None
+        if not w.flags.c_contiguous:
+            return None
     if bias is not None:
         b = bias._np
         if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
             return None
+        if not b.flags.c_contiguous:
+            return None
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        return normalization.small_forward(loops, x, w, b, eps, centre, shape_of(input))
     if len(x) == 1:
         return _normalize_one(x[0], w, b, eps, centre)
     return (_normalize if centre else _scale)(x, w, b, *_numbers(x.shape[1], eps, x.dtype))
@@ -140,7 +146,7 @@ def small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs
         if means is None:
             return None
         means = means.reshape(-1, 1)
-    w = None if weight is None else weight._skimp_array()
+    w = None if weight is None else np.ascontiguousarray(weight._skimp_array())
     affine = "weight" in needs or "bias" in needs
     rows = np.ascontiguousarray(grad).reshape(x.shape)
     given = (rows, x, means, deviations.reshape(-1, 1), w, affine)
@@ -154,6 +160,12 @@ def small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs
 def _normalize_back(
     g: Array, x: Array, mean: Array | None, rstd: Array, w: Array | None, affine: bool
 ) -> tuple[Any, ...]:
+    centre = mean is not None
+    if x.dtype.char == "f" and compiled.loops() is not None:
+        made = bare.empty_like(x)
+        means = rstd if mean is None else mean  # which nobody reads then
+        dw, db = normalization.backward(g, x, means, rstd, w, affine, made, centre)
+        return made, dw, db if centre else None
     if mean is not None and normalization_onednn.takes(x.dtype, x.size):
         made = bare.empty_like(x)
         sums = normalization_onednn.backward(g, x, mean, rstd, w, affine, made)

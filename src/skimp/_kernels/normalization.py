@@ -1,0 +1,73 @@
+"""Rows less their mean, over their deviation, and the gradients, by compiled loops where they are.
+
+Rows of float32 are theirs in whatever way they come, so that a row's bits are up to it alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels import compiled
+
+Array = np.ndarray[Any, Any]
+
+_TYPE: Final = np.dtype(np.float32)
+
+
+def loops(dtype: Any) -> Any:
+    """The loops, if they are there and this is their type."""
+    return compiled.loops() if dtype == _TYPE else None
+
+
+def forward(
+    x: Array, w: Array | None, b: Array | None, eps: float, centre: bool, mean: Array, rstd: Array,
+    out: Array,
+) -> bool:  # fmt: skip
+    """out = rows (a, n) of x, which lies elsewhere, less their mean if they are to `centre`, over
+    their deviation, times w, plus b; the columns of means and of one over deviations. Whether it is
+    done."""
+    if (found := loops(out.dtype)) is None:
+        return False
+    found.normalized(
+        _flat(x), w, b, x.shape[1], eps, centre, mean.reshape(-1), rstd.reshape(-1),
+        out.reshape(-1),
+    )  # fmt: skip
+    return True
+
+
+def small_forward(
+    found: Any, x: Array, w: Array | None, b: Array | None, eps: float, centre: bool,
+    shape: tuple[int, ...],
+) -> tuple[Array, ...]:  # fmt: skip
+    """`forward` of rows without gaps, as new arrays, of `shape` and one for each row."""
+    rows, n = x.shape
+    out, mean, rstd = np.empty(shape, _TYPE), np.empty(rows, _TYPE), np.empty(rows, _TYPE)
+    found.normalized(x.reshape(-1), w, b, n, eps, centre, mean, rstd, out.reshape(-1))
+    return (out, mean, rstd) if centre else (out, rstd)
+
+
+def backward(
+    g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool, out: Array,
+    centre: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    """out = the gradient of `forward`'s x, where there are `loops`; those of w and b, added up over
+    the rows, if `affine`, else None."""
+    n = x.shape[1]
+    dw, db = np.empty((2, n if affine else 0), _TYPE)
+    compiled.loops().normalized_back(
+        _flat(g), _flat(x), mean.reshape(-1), rstd.reshape(-1), _ones(n) if w is None else w, n,
+        centre, affine, out.reshape(-1), dw, db,
+    )  # fmt: skip
+    return (dw, db) if affine else (None, None)
+
+
+def _flat(x: Array) -> Array:
+    return np.ascontiguousarray(x, _TYPE).reshape(-1)
+
+
+@lru_cache(16)
+def _ones(n: int) -> Array:
+    return np.ones(n, _TYPE)
