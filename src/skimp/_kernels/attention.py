@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import bare
+from skimp._kernels import attention_loops, bare, compiled
 from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, over_column, row_tops, take
@@ -325,6 +325,12 @@ def _unseen(rows: int, keys: int) -> Array:
     return ~np.tri(rows, keys, dtype=bool)
 
 
+def _loops(work: np.dtype[Any]) -> Any:
+    """What makes whole matrices of this type, if anything does: all of them, for its bits are its
+    own."""
+    return compiled.loops() if work.char == "f" else None
+
+
 def _hide_whole(s: Array, a: Attention, hidden: float) -> None:
     """Mask the scores of all heads, or their powers: then `hidden` is 0."""
     if a.mask is not None:
@@ -340,6 +346,9 @@ def _whole_forward(
     q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention
 ) -> None:
     work = a.work
+    if (loops := _loops(work)) is not None:
+        attention_loops.forward(loops, q, k, v, out, lse, a)
+        return
     added = a.mask is not None and a.mask.dtype != bool
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
     scale = bare.number(a.scale, work)
@@ -396,6 +405,9 @@ def _whole_backward(
     a: Attention,
 ) -> None:
     work = a.work
+    if (loops := _loops(work)) is not None:
+        attention_loops.backward(loops, g, (q, k, v, lse), (dq, dk, dv), a)
+        return
     scale = work.type(a.scale)
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
     g = g.astype(work, copy=False)
