@@ -165,7 +165,9 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Atte
     keys, rows = k.shape[-2], q.shape[-2]
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        _run_pieces(pieces, _whole_forward, (q, k, v, out, lse), a)
+        looped = a.work.char == "f" and compiled.loops() is not None
+        whole = attention_loops.forward if looped else _whole_forward
+        _run_pieces(pieces, whole, (q, k, v, out, lse), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
@@ -223,7 +225,9 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     keys, rows = k.shape[-2], q.shape[-2]
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        _run_pieces(pieces, _whole_backward, (g, *kept, *into), a)
+        looped = a.work.char == "f" and compiled.loops() is not None
+        whole = attention_loops.backward if looped else _whole_backward
+        _run_pieces(pieces, whole, (g, *kept, *into), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     scale = a.work.type(a.scale)
@@ -325,12 +329,6 @@ def _unseen(rows: int, keys: int) -> Array:
     return ~np.tri(rows, keys, dtype=bool)
 
 
-def _loops(work: np.dtype[Any]) -> Any:
-    """What makes whole matrices of this type, if anything does: all of them, for its bits are its
-    own."""
-    return compiled.loops() if work.char == "f" else None
-
-
 def _hide_whole(s: Array, a: Attention, hidden: float) -> None:
     """Mask the scores of all heads, or their powers: then `hidden` is 0."""
     if a.mask is not None:
@@ -346,9 +344,6 @@ def _whole_forward(
     q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention
 ) -> None:
     work = a.work
-    if (loops := _loops(work)) is not None:
-        attention_loops.forward(loops, q, k, v, out, lse, a)
-        return
     added = a.mask is not None and a.mask.dtype != bool
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
     scale = bare.number(a.scale, work)
@@ -405,9 +400,6 @@ def _whole_backward(
     a: Attention,
 ) -> None:
     work = a.work
-    if (loops := _loops(work)) is not None:
-        attention_loops.backward(loops, g, (q, k, v, lse), (dq, dk, dv), a)
-        return
     scale = work.type(a.scale)
     k, v = k.astype(work, copy=False), v.astype(work, copy=False)
     g = g.astype(work, copy=False)

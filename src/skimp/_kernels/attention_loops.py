@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 
@@ -20,25 +20,23 @@ _NOTHING: Final = np.zeros(1, np.float32)  # in the place of masks that are not 
 _NONE: Final = np.zeros(1, np.uint8)
 
 
-def forward(
-    loops: Any, q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Any
-) -> None:
-    """Write the result and each row's logsumexp."""
+def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Any) -> None:
+    """Write the result, and each row's logsumexp if it is asked for."""
     s = _scores(q, k, a)
     level = np.empty(s.shape[:-1], _TYPE) if lse is None else lse
-    loops.attended(s.ravel(), *_told(s.shape, a), level.ravel())
+    compiled.loops().attended(s.ravel(), *_told(s.shape, a), level.ravel())
     _put_product(s, v.astype(_TYPE, copy=False), out)
 
 
 def backward(
-    loops: Any, g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Any
-) -> None:
-    """Write the gradients of q, k and v, which are `kept` with each row's logsumexp."""
-    q, k, v, lse = kept
-    dq, dk, dv = into
+    g: Array, q: Array, k: Array, v: Array, _out: Array, lse: Array, dq: Array, dk: Array,
+    dv: Array, a: Any,
+) -> None:  # fmt: skip
+    """Write the gradients of q, k and v."""
     g, v = g.astype(_TYPE, copy=False), v.astype(_TYPE, copy=False)
     p, dp = _scores(q, k, a), multiply(g, v.swapaxes(-1, -2))
-    loops.attended_back(p.ravel(), *_told(p.shape, a), lse.ravel(), a.scale, dp.ravel())
+    told = _told(p.shape, a)
+    compiled.loops().attended_back(p.ravel(), *told, lse.ravel(), a.scale, dp.ravel())
     _put_product(p.swapaxes(-1, -2), g, dv)
     _put_product(dp, k.astype(_TYPE, copy=False), dq)
     _put_product(dp.swapaxes(-1, -2), q.astype(_TYPE, copy=False), dk)
@@ -50,7 +48,7 @@ def _scores(q: Array, k: Array, a: Any) -> Array:
 
 
 def _put_product(x: Array, y: Array, out: Array) -> None:
-    if out.dtype == _TYPE and has_unit_stride(out):
+    if out.dtype == _TYPE and (out.flags.c_contiguous or has_unit_stride(out)):
         multiply(x, y, out)
     else:
         out[...] = multiply(x, y)
