@@ -821,3 +821,68 @@ def test_a_class_that_is_none_is_refused_before_anything_is_written(made: Any) -
         )
         assert levels.min() == 7
         assert not x.any()
+MASKS: Any = {
+    "none": None,
+    "of places": lambda given: given.random((5, 11)) < 0.7,
+    "of keys": lambda given: given.random((2, 1, 1, 11)) < 0.7,
+    "of rows": lambda given: given.random((1, 3, 5, 1)) < 0.7,
+    "added": lambda given: given.standard_normal((2, 3, 5, 11)).astype("f"),
+    "hidden": lambda given: np.full((5, 11), -np.inf, "f"),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("size", [1, 5])
+def test_attention_is_off_no_more_than_pytorchs(made: Any, mask: str, size: int) -> None:
+    given = np.random.default_rng(7)
+    q, k, v = [given.standard_normal((2, 3, n, 4)).astype("f") * size for n in (5, 11, 11)]
+    g = given.standard_normal((2, 3, 5, 4)).astype("f")
+    seen = None if mask == "none" else MASKS[mask](given)
+
+    def run(lib: Any = skimp, kind: str = "float32", some: slice = slice(None)) -> Any:
+        def as_tensor(x: Any) -> Any:
+            return lib.tensor(x).to(lib.bool if x.dtype == bool else getattr(lib, kind))
+
+        parts = [as_tensor(x[some]).requires_grad_() for x in (q, k, v)]
+        of_some = seen is not None and seen.ndim == 4 and len(seen) > 1
+        hidden = None if seen is None else as_tensor(seen[some] if of_some else seen)
+        attend = lib.nn.functional.scaled_dot_product_attention
+        y = attend(*parts, hidden, is_causal=mask == "none")
+        y.backward(as_tensor(g[some]))
+        return [t.detach().numpy() for t in (y, *[t.grad for t in parts])]
+
+    found, _ = ways(made, run)
+    alone, _ = ways(made, lambda: run(some=slice(1, 2)))
+    for a, b, theirs, exact in zip(found, alone, run(torch), run(torch, "float64"), strict=True):
+        assert_array_equal(a[1:2].view(np.int32), b.view(np.int32))  # a head's own bits
+        worst = np.abs(theirs - exact).max()
+        np.testing.assert_allclose(a, exact, rtol=0, atol=1.5 * worst + 1e-7 * np.abs(exact).max())
+
+
+def test_attention_loses_no_more_to_what_is_not_a_number_by_loops(made: Any) -> None:
+    given = np.random.default_rng(8)
+    q, k, v = given.standard_normal((3, 1, 2, 6, 4)).astype("f")
+    q[0, 0, 1, 0], k[0, 1, 2, 1], v[0, 1, 3, 2] = np.nan, np.inf, np.inf
+
+    def run() -> Any:
+        parts = [skimp.tensor(x).requires_grad_() for x in (q, k, v)]
+        y = skimp.nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        y.sum().backward()
+        return [t.detach().numpy() for t in (y, *[t.grad for t in parts])]
+
+    for a, b in zip(*ways(made, run), strict=True):
+        assert_array_equal(np.isfinite(a), np.isfinite(b))
+
+
+def test_what_attention_drops_is_what_it_drops_without_loops(made: Any) -> None:
+    x = np.random.default_rng(9).standard_normal((2, 2, 7, 4)).astype("f")
+
+    def run() -> Any:
+        skimp.manual_seed(0)
+        t = skimp.tensor(x).requires_grad_()
+        y = skimp.nn.functional.scaled_dot_product_attention(t, t, t, dropout_p=0.4)
+        y.square().sum().backward()
+        return [y.detach().numpy(), t.grad.numpy()]
+
+    for a, b in zip(*ways(made, run), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
