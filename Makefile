@@ -124,7 +124,7 @@ $(BIN)/python:
 
 # C's loops, of the source at hand, where there is a compiler.
 $(VENV)/.skimp-loops: src/skimp/_kernels/loops.py src/skimp/_kernels/loops.pxd \
-		src/skimp/_kernels/ufuncs.h | $(VENV)/.skimp-test
+		src/skimp/_kernels/bare.h | $(VENV)/.skimp-test
 	-$(BIN)/skimp compile
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""NumPy's loops called straight (`ufuncs.h`): what its ufuncs do, with their bits."""
+"""NumPy's loops called straight (`bare.h`): what its ufuncs do, with their bits."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from skimp._kernels.locks import reentrant
 from skimp.config import choice
 
 SOURCES: Final = tuple(
-    [os.path.join(os.path.dirname(__file__), f) for f in ("loops.py", "loops.pxd", "ufuncs.h")]
+    [os.path.join(os.path.dirname(__file__), f) for f in ("loops.py", "loops.pxd", "bare.h")]
 )
 # Without checks that would cost each element: who calls has seen to sizes.
 DIRECTIVES: Final = (

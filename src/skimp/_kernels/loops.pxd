@@ -58,8 +58,11 @@ cpdef gru_back(const float[:, :, ::1] gates, const float[:, ::1] hidden,
 cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
              float[:, ::1] out)
 
-cdef extern from "ufuncs.h":
+cdef extern from "bare.h":
     object bare_ufunc(object function)
+    object bare_reduce(object function, object reduce)
+    object bare_concatenate(object function)
+    object bare_stack(object function)
 
 @cython.locals(i=Py_ssize_t, j=Py_ssize_t, k=Py_ssize_t, total=double)
 cpdef summed(const float[:, :, ::1] x, float[:, :, ::1] out)

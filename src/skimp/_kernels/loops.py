@@ -10,8 +10,8 @@ from typing import Any
 import cython
 
 __all__ = [
-    "added", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried", "passed",
-    "shuffled", "stays", "summed", "topped", "ufunc", "weighed",
+    "added", "concatenate", "filled", "gru_back", "gru_shown", "kept", "lstm_back", "lstm_carried",
+    "passed", "reduction", "shuffled", "stack", "stays", "summed", "topped", "ufunc", "weighed",
 ]  # fmt: skip
 
 
@@ -196,8 +196,24 @@ def filled(mask: Any, value: Any, x: Any, out: Any) -> None:
 
 
 def ufunc(function: Any) -> Any:
-    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`ufuncs.h`)."""
+    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`bare.h`)."""
     return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def reduction(function: Any) -> Any:
+    """Its `reduce`, likewise, along one dim or all."""
+    reduce = function.reduce
+    return bare_reduce(function, reduce) if cython.compiled else reduce  # type: ignore # noqa: F821
+
+
+def concatenate(function: Any) -> Any:
+    """NumPy's `concatenate`, likewise."""
+    return bare_concatenate(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def stack(function: Any) -> Any:
+    """The same of what puts arrays side by side along a new dim."""
+    return bare_stack(function) if cython.compiled else function  # type: ignore # noqa: F821
 
 
 def summed(x: Any, out: Any) -> None:
@@ -237,7 +253,7 @@ def _beats(one: Any, other: Any, largest: Any) -> Any:
 
 
 def shuffled(words: Any, out: Any) -> None:
-    """out = what swapping i with i + words[i] % (n - i), for each i in turn, makes of 0 .. n - 1."""
+    """out = what swapping i with i + words[i] % (n - i), for each in turn, makes of 0 .. n - 1."""
     n = out.shape[0]
     for i in range(n):
         out[i] = i

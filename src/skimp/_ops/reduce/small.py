@@ -45,7 +45,7 @@ from skimp.config import config
 
 WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
 _ALONE: Final = 1 << 21  # elements up to which a second thread comes too late to help
-highest: Final[Any] = np.maximum.reduce  # as `add`
+highest: Final[Any] = bare.highest  # as `add`
 ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
 
