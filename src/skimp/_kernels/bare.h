@@ -395,7 +395,7 @@ static int bare_begins(PyObject *ufunc) {
     int begins = -2;
     if (identity == NULL) PyErr_Clear();
     else if (identity == Py_None) /* of several dims it may be in any order */
-        begins = ((PyUFuncObject *)ufunc)->identity == PyUFunc_ReorderableNone ? -1 : -2;
+        begins = ((PyUFuncObject *)ufunc)->identity != PyUFunc_None ? -1 : -2;
     else if (PyLong_CheckExact(identity) && PyObject_Not(identity)) begins = 0;
     Py_XDECREF(identity);
     return begins;
