@@ -75,6 +75,10 @@ static inline int bare_take(PyObject *a, int type, BareOperand *to) {
         else if (type == NPY_DOUBLE) to->number.d = (double)whole;
         else if (type == NPY_LONG) to->number.l = whole;
         else return 0;
+    } else if (type == NPY_FLOAT && PyArray_IsScalar(a, Float)) {
+        to->number.f = PyArrayScalar_VAL(a, Float);
+    } else if (type == NPY_DOUBLE && PyArray_IsScalar(a, Double)) {
+        to->number.d = PyArrayScalar_VAL(a, Double);
     } else {
         return 0;
     }
