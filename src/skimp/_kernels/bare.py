@@ -46,7 +46,7 @@ def reduction(function: Any) -> Any:
 
 def _joining(name: str, function: F) -> F:
     found = compiled.loops()
-    return function if found is None else getattr(found, name)(function)  # type: ignore[no-any-return]
+    return function if found is None else getattr(found, name)(function)
 
 
 def _stack(arrays: list[Array], dim: int) -> Array:
