@@ -47,10 +47,10 @@ static inline int bare_is_dense(PyObject *a) {
 
 /* Whether it is a small number, as the places of dims are. */
 static inline int bare_int(PyObject *a, int *to) {
-    int overflow;
+    int overflow = 0;
     long value = PyLong_CheckExact(a) ? PyLong_AsLongAndOverflow(a, &overflow) : BARE_EXACT;
     *to = (int)value;
-    return value > -BARE_EXACT && value < BARE_EXACT;
+    return !overflow && value > -BARE_EXACT && value < BARE_EXACT;
 }
 
 /* Whether it is an operand of the type, as which a number that the type takes counts too. */
