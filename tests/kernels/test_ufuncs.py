@@ -1,4 +1,4 @@
-"""NumPy's loops called straight (`ufuncs.h`): what its ufuncs do, with their bits."""
+"""NumPy's loops called straight (`bare.h`): what its ufuncs do, with their bits."""
 
 from __future__ import annotations
 
@@ -112,6 +112,44 @@ def test_what_is_no_array_or_another_word_is_the_ufuncs() -> None:
     x.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         bare.add(x, x, out=x)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 40), (4, 1, 5), (0, 3)])
+@pytest.mark.parametrize("name", ["add", "maximum", "minimum", "subtract"])
+def test_small_arrays_are_reduced_with_numpys_bits(name: str, shape: Any) -> None:
+    ufunc, x = getattr(np, name), np.random.default_rng(0).standard_normal(shape)
+    if x.size > 6:
+        x.reshape(-1)[[0, 3, 5]] = -0.0, np.nan, np.inf
+    for a in (x, x.astype("f"), np.float32(x > 0) * -0.0, (x > 0).astype(int), x.T):
+        for axis in (None, *range(-len(shape), len(shape))):
+            for keep in (False, True):
+                try:
+                    want = np.asarray(ufunc.reduce(a, axis, None, None, keep))
+                except ValueError:  # of none, or in no order
+                    with pytest.raises(ValueError, match=r"operation"):
+                        bare.reduction(ufunc)(a, axis=axis, keepdims=keep)
+                    continue
+                got = np.asarray(bare.reduction(ufunc)(a, axis=axis, keepdims=keep))
+                assert (got.dtype, got.shape) == (want.dtype, want.shape)
+                real = want == want
+                assert np.array_equal(real, got == got)
+                assert got[real].tobytes() == want[real].tobytes()
+
+
+def test_small_arrays_are_joined_as_by_numpy() -> None:
+    a, b = np.arange(6).reshape(2, 3), np.arange(3).reshape(1, 3)
+    for arrays in ([a, b], [a, a.copy()], (a.T, b.T), [a, b.astype("f")], [a, b[0]], [a], []):
+        for name in ("concatenate", "stack"):
+            for axis in (-3, -1, 0, 1, 2, 1 << 70):
+                try:
+                    want = getattr(np, name)(arrays, axis)
+                except (ValueError, TypeError, OverflowError):
+                    with pytest.raises((ValueError, TypeError, OverflowError, IndexError)):
+                        getattr(bare, name)(arrays, axis)
+                    continue
+                got = getattr(bare, name)(arrays, axis)
+                assert got.dtype == want.dtype
+                assert got.tolist() == want.tolist()
 
 
 def test_who_asks_numpy_to_raise_is_not_asked_by_small_ops() -> None:

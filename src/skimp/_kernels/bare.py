@@ -37,6 +37,35 @@ def _ufunc(function: Any) -> Any:
     return function if found is None else found.ufunc(function)
 
 
+@cache
+def reduction(function: Any) -> Any:
+    """The `reduce` of a ufunc, likewise, along one axis or all."""
+    found = compiled.loops()
+    return function.reduce if found is None else found.reduction(function)
+
+
+def _joining(name: str, function: F) -> F:
+    found = compiled.loops()
+    return function if found is None else getattr(found, name)(function)
+
+
+def _stack(arrays: list[Array], dim: int) -> Array:
+    shape, count = arrays[0].shape, len(arrays)
+    ndim = len(shape)
+    if not -ndim - 1 <= dim <= ndim or any([a.shape != shape for a in arrays]):
+        raise ValueError("arrays must have one shape, to be put along one of its dims or a new one")
+    dim %= ndim + 1
+    if not dim and (not ndim or (count <= _FEW and arrays[0].flags.c_contiguous)):
+        return np.array(arrays)
+    if dim == ndim:
+        return concatenate([a[..., None] for a in arrays], dim)
+    # the same memory as end to end along the dim that follows
+    return concatenate(arrays, dim).reshape((*shape[:dim], count, *shape[dim:]))
+
+
+_FEW: Final = 16  # arrays that are soonest stacked as a list of them
+
+
 # names that are no public ones
 einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)
 count_nonzero: Final[Callable[[Any], int]] = getattr(
@@ -69,7 +98,7 @@ def zero(dtype: Any) -> Array:
 
 
 bincount: Final = _behind(np.bincount)
-concatenate: Final = _behind(np.concatenate)
+concatenate: Final = _joining("concatenate", _behind(np.concatenate))
 copyto: Final = _behind(np.copyto)
 dot: Final = _behind(np.dot)
 empty_like: Final = _behind(np.empty_like)
@@ -79,6 +108,7 @@ may_share_memory: Final = _behind(np.may_share_memory)
 result_type: Final = _behind(np.result_type)
 shares_memory: Final = _behind(np.shares_memory)
 vdot: Final = _behind(np.vdot)
+stack: Final = _joining("stack", _stack)  # NumPy's is made of a dozen functions
 where: Final = _behind(np.where)
 
 absolute: Final = ufunc(np.absolute)
@@ -114,3 +144,7 @@ sqrt: Final = ufunc(np.sqrt)
 square: Final = ufunc(np.square)
 subtract: Final = ufunc(np.subtract)
 tanh: Final = ufunc(np.tanh)
+
+sums: Final[Any] = reduction(np.add)
+highest: Final[Any] = reduction(np.maximum)
+lowest: Final[Any] = reduction(np.minimum)

@@ -75,7 +75,7 @@ def _fmod_by_quotients(a: Array, b: Any, out: Array) -> bool:
 def _squares(x: Array) -> Any:
     """Their sum."""
     flat = x.reshape(-1)
-    return flat.dot(flat) if flat.size <= _PIECE else np.add.reduce(bare.square(flat))
+    return flat.dot(flat) if flat.size <= _PIECE else bare.sums(bare.square(flat))
 
 
 @loose

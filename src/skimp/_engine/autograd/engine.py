@@ -15,8 +15,6 @@ from functools import lru_cache
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, tasks, watched
 from skimp._engine.autograd.captures import Captures
 from skimp._engine.autograd.last_reader import is_own
@@ -33,12 +31,13 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.dtypes import FLOATING
 from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._kernels import bare
 from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import quietly
 
 _state = modes.state
 _active = regions.active
-_add_arrays = np.add
+_add_arrays = bare.add
 _watched_by = watched.ON  # whoever is told of nodes
 _frame = sys._getframe
 _AND_BY_TENSOR = HELD_BY_VARIABLE + 1  # references to a storage that one tensor and a variable have

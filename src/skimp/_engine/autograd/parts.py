@@ -29,6 +29,7 @@ from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import bare
 from skimp.config import config
 
 _active = regions.active
@@ -136,7 +137,7 @@ def _add(one: Part, have: Tensor) -> None:
     y = one.g._np
     if y is not None and y.dtype.char in "fdFD":
         seen = _shown(one, have._skimp_writable())
-        np.add(seen, y, seen)
+        bare.add(seen, y, seen)
     else:
         ops.add_(one.place(ghost(have)), one.g)
 

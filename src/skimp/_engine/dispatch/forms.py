@@ -389,9 +389,9 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     if o.fast is not None and p.takes_out:
         space.update(apart=takes_apart, put=put_small, fast=o.fast)
         read = "".join([f"{name}, " for name in p.names() if name not in PLAIN_NAMES])
-        usual = plain_call(p, "ordinary", f"out is not None and apart(out, ({read}))")
+        usual = plain_call(p, "ordinary", f"apart(out, ({read}))")
         lines += [
-            f"    if {' and '.join(usual)}:",
+            f"    if out is not None and {' and '.join(usual)}:",
             f"        if put(out, fast({p.handed_to(o.fast)})):",
             "            return out",
         ]

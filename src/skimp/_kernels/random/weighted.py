@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import bare
 from skimp._kernels.random.arithmetic import log1p, narrowed
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import uniform53
@@ -63,9 +64,9 @@ def _refuse(rows: NDArray[Any], totals: NDArray[Any], n: int, engine: Engine) ->
     """Raise for the first row that can't be drawn from, when those before it are drawn."""
     for i, row in enumerate(rows):
         reason = None
-        if not np.minimum.reduce(row) >= 0:
+        if not bare.lowest(row) >= 0:
             reason = "encountering probability entry < 0"
-        elif not totals[i] < math.inf and np.maximum.reduce(row) == math.inf:
+        elif not totals[i] < math.inf and bare.highest(row) == math.inf:
             reason = "encountering probability entry = infinity or NaN"
         elif not totals[i] > 0:
             reason = "sum of probabilities <= 0"

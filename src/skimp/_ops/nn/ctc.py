@@ -63,11 +63,11 @@ class Paths:
 
 def _log_add(terms: Array) -> Array:
     """log(sum(exp(terms))) over the first dim, -inf where there is nothing; overwrites `terms`."""
-    shift = np.maximum.reduce(terms, 0)
+    shift = bare.highest(terms, 0)
     np.maximum(shift, np.finfo(terms.dtype).min, out=shift)  # where there is nothing
     terms -= shift
     np.exp(terms, out=terms)
-    total: Array = np.add.reduce(terms, 0)
+    total: Array = bare.sums(terms, 0)
     np.log(total, out=total)
     total += shift
     return total

@@ -152,13 +152,13 @@ def _line_back(
     else:
         w = weight.reshape(groups, -1).astype(np.float64)
         a, weighted = bare.multiply(r, w).reshape(-1), bare.multiply(sums, w)
-    c, b = np.add.reduce(weighted, 3, keepdims=True)
+    c, b = bare.sums(weighted, 3, keepdims=True)
     share = bare.divide(r, bare.number(-many * places, r.dtype))
     bare.multiply(b, bare.multiply(bare.square(r), share), out=b)
     bare.multiply(c, share, out=c)
     bare.subtract(c, bare.multiply(b, m), out=c)
     bare.multiply(product, r, out=product)
-    db, dw = sums[:, 0] if n == 1 else np.add.reduce(sums, 1)
+    db, dw = sums[:, 0] if n == 1 else bare.sums(sums, 1)
     each = (a, b.repeat(many), c.repeat(many), dw.reshape(-1), db.reshape(-1))
     return [v.astype(mean.dtype) for v in each]
 
@@ -195,9 +195,9 @@ def _in_rows(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any
 def _places_moments(images: Array, groups: int) -> tuple[Array, Array]:
     """Mean and variance of each group, (n, groups, 1), of images that lie channels last."""
     mean, var = [v.reshape(len(v), groups, -1) for v in channel_places.moments(images)]
-    middle = np.add.reduce(mean, 2, keepdims=True) / mean.shape[2]
+    middle = bare.sums(mean, 2, keepdims=True) / mean.shape[2]
     var += bare.square(mean - middle)
-    return middle, np.add.reduce(var, 2, keepdims=True) / var.shape[2]
+    return middle, bare.sums(var, 2, keepdims=True) / var.shape[2]
 
 
 def _line(

@@ -354,7 +354,7 @@ def binary_cross_entropy(
 
 def _within(x: Array) -> bool:
     """Whether all are in [0, 1], and none is nan."""
-    return bool(np.minimum.reduce(x, None) >= 0 and np.maximum.reduce(x, None) <= 1)
+    return bool(bare.lowest(x, None) >= 0 and bare.highest(x, None) <= 1)
 
 
 def _own(row: Pointwise, loss: Any, input: Any, target: Any) -> Any:

@@ -387,7 +387,7 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
     if input._dtype is not dtypes.float32 or not 0 < x.size <= FEW or not x.flags.c_contiguous:
         return None
     row = x.reshape(-1)
-    if np.maximum.reduce(row.view(np.uint32)) > _ONE_BITS:  # so are negative numbers, and NaN
+    if bare.highest(row.view(np.uint32)) > _ONE_BITS:  # so are negative numbers, and NaN
         return None
     engine = default_generator._engine
     with engine.lock:

@@ -45,7 +45,7 @@ from skimp.config import config
 
 WHOLE: Final = frozenset({dtypes.int64, dtypes.int32})
 _ALONE: Final = 1 << 21  # elements up to which a second thread comes too late to help
-highest: Final[Any] = np.maximum.reduce  # as `add`
+highest: Final[Any] = bare.highest  # as `add`
 ROWS: Final = 1 << 17  # elements up to which functions of rows take all rows at once
 
 
@@ -327,8 +327,8 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
     n = x.shape[axis]
     sums = row_sums if axis else column_sums
     middle = sums(x, True)
-    apart = np.subtract(x, np.divide(middle, number(n), out=middle))
-    squares = sums(np.square(apart, out=apart), keepdim)
+    apart = bare.subtract(x, bare.divide(middle, number(n), out=middle))
+    squares = sums(bare.square(apart, out=apart), keepdim)
     if number is np.float32 and not in_range(squares):
         return None
     return squares / number(n - degrees)  # type: ignore[no-any-return]
@@ -338,8 +338,8 @@ def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < LONG:
         return None
-    apart = np.subtract(x.reshape(-1), total(x) / x.size)
-    squares = total(np.square(apart, out=apart))
+    apart = bare.subtract(x.reshape(-1), total(x) / x.size)
+    squares = total(bare.square(apart, out=apart))
     if x.itemsize == 4 and not is_in_range(float(squares)):
         return None
     return squares / (x.size - degrees)  # type: ignore[no-any-return]
@@ -357,7 +357,7 @@ def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
 def norm(input: Any) -> Any:
     """The 2-norm of all elements."""
     x = floats(input)
-    return None if x is None else fresh(np.sqrt(total(np.square(x))), input._dtype)
+    return None if x is None else fresh(bare.sqrt(total(bare.square(x))), input._dtype)
 
 
 def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) -> Any:
@@ -375,11 +375,11 @@ def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) ->
             return None
         x = resident(t) if t._np is None and numel(shape_of(t)) < ROWS else t._np
         if x is not None and x.size and x.flags.c_contiguous:
-            sums.append(total(np.square(x)))
+            sums.append(total(bare.square(x)))
         else:
             sums.append(0.0)
             others.append(i)
-    found = np.sqrt(np.array(sums, dtype.np))
+    found = bare.sqrt(np.array(sums, dtype.np))
     for i in others:
         found[i] = general(tensors[i])._skimp_array()
     return fresh(found, dtype)
@@ -390,13 +390,13 @@ def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     x = floats(input)
     if x is None or not x.ndim or x.size >= LONG:
         return None
-    squares, dim = np.square(x), one_dim(dim, x.ndim)
+    squares, dim = bare.square(x), one_dim(dim, x.ndim)
     if dim is None and keepdim is False:
-        return fresh(np.sqrt(total(squares)), input._dtype)
+        return fresh(bare.sqrt(total(squares)), input._dtype)
     found = _summed(squares, dim, keepdim)
     if found is None:
         return None
-    return fresh(np.sqrt(found[0]), input._dtype)
+    return fresh(bare.sqrt(found[0]), input._dtype)
 
 
 def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:

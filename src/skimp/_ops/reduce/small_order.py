@@ -84,13 +84,13 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
         return None
     if k == 1:
         return _first(x, dtype, dim, descending)
-    few = k <= _FEW and dtype is dtypes.float32 and dim in (-1, x.ndim - 1)
-    if few and (loops := compiled.taking(x)) is not None:
+    rows = k <= _FEW and dtype is dtypes.float32 and dim in (-1, x.ndim - 1)
+    if rows and (loops := compiled.taking(x)) is not None:
         return _topped(loops, x, descending, k)
     if n > _FAR * k and dim in (-1, x.ndim - 1):
-        rows, sorting = x.size // n, x.size * n.bit_length()
-        bounding = rows * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
-        if _ROUND[0] + k * (_ROUND[1] + _ROUND[2] * rows + x.size // 8) < min(sorting, bounding):
+        many, sorting = x.size // n, x.size * n.bit_length()
+        bounding = many * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
+        if _ROUND[0] + k * (_ROUND[1] + _ROUND[2] * many + x.size // 8) < min(sorting, bounding):
             return _one_by_one(x, dtype, descending, k)
         if bounding < sorting:
             return None  # as the general way does

@@ -12,6 +12,7 @@ from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import geometry
 from skimp._engine.eval.run import threads_for
 from skimp._engine.tensor.tensor import Array
+from skimp._kernels import bare
 from skimp._kernels.bare import einsum
 from skimp.config import config
 
@@ -20,7 +21,7 @@ LONG: Final = 1 << 14  # and from which they always are
 COLUMN: Final = 64  # rows from which columns are added in groups
 UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
 # taking axis, dtype, out, keepdims by position, which is the shortest way
-add: Final[Any] = np.add.reduce
+add: Final[Any] = bare.sums
 
 
 def row_sums(x: Array, keepdim: bool = False) -> Any:

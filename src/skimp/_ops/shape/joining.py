@@ -25,7 +25,6 @@ from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 
-_FEW: Final = 16  # arrays that are soonest stacked as a list of them
 _MANY: Final = 1 << 12  # elements of a part from which it pays to place it
 
 
@@ -262,18 +261,10 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
     found = arrays_of(tensors)
     if found is None or type(dim) is not int or not found[1]:
         return None
-    arrays, count = found[0], len(tensors)
-    first = arrays[0].shape
-    ndim = len(first)
-    if not -ndim - 1 <= dim <= ndim or [a.shape for a in arrays].count(first) < count:
+    try:
+        made = bare.stack(found[0], dim)
+    except ValueError:  # shapes or a dim that don't fit: the general way has PyTorch's words
         return None
-    dim %= ndim + 1
-    if not dim and (not ndim or (count <= _FEW and arrays[0].flags.c_contiguous)):
-        made = np.array(arrays)
-    elif dim == ndim:
-        made = bare.concatenate([a[..., None] for a in arrays], dim)
-    else:  # the same memory as end to end along the dim that follows
-        made = bare.concatenate(arrays, dim).reshape((*first[:dim], count, *first[dim:]))
     return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
 
 
