@@ -15,7 +15,7 @@ __getattr__ = _lookup(__name__)
 
 @contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """A mark around a block or a function, for programs to name: entering it raises.
+    """Refused where it is entered, not where it decorates a function: there is no CUDA.
 
     Raises: RuntimeError.
     """
