@@ -1844,7 +1844,7 @@ def lu(
     A: Tensor, pivot: builtins.bool = True, get_infos: builtins.bool = False, out: Any = None
 ) -> Any:
     """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos` where U
-    has its first zero."""
+    has its first zero, which is no error either way."""
 
 def lu_solve(
     input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None

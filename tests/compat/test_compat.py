@@ -317,6 +317,26 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
     assert here == there
 
 
+def test_functorch_by_its_own_name(tmp_path: Path) -> None:
+    """PyTorch brings a package of this name beside `torch`, which older programs import."""
+    ours, theirs = on_both(
+        """
+        import warnings
+        import torch
+        import functorch
+        from functorch import FunctionalModule, make_functional, vmap, jacrev, make_fx
+        from functorch.experimental import replace_all_batch_norm_modules_
+        warnings.simplefilter("ignore")
+        f, weights = make_functional(torch.nn.Linear(2, 1))
+        print(isinstance(f, FunctionalModule), len(weights))
+        print(functorch.__version__ == torch.__version__)
+        print(vmap(torch.sin)(torch.zeros(3)).tolist(), jacrev(torch.exp)(torch.zeros(2)).tolist())
+        """,
+        tmp_path,
+    )
+    assert ours == theirs
+
+
 def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
     printed = on_skimp(
         """

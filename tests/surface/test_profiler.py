@@ -331,3 +331,18 @@ def test_a_profile_within_a_recording_uses_it(tmp_path: Path) -> None:
     with skimp.memory.record() as recording:
         steps(skimp, tmp_path / "all.json")
         assert recording.report().allocations > 0
+
+
+def test_a_mark_for_nvidias_profilers_raises_where_it_is_entered() -> None:
+    """Not where a function is decorated with one, which libraries do when they are imported."""
+    for lib in (skimp, torch):
+        mark = lib.cuda.nvtx.range("step {}", 1)
+        with pytest.raises(RuntimeError, match="NVTX functions not installed"), mark:
+            pass
+
+        @lib.cuda.nvtx.range("f")
+        def f() -> None:
+            pass
+
+        with pytest.raises(RuntimeError, match="NVTX functions not installed"):
+            f()

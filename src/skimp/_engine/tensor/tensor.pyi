@@ -1133,7 +1133,7 @@ class Tensor:
         self, pivot: builtins.bool = True, get_infos: builtins.bool = False, out: Any = None
     ) -> Any:
         """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos`
-        where U has its first zero."""
+        where U has its first zero, which is no error either way."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The X of A X = input, with A's LU factors."""
     @property

@@ -114,12 +114,12 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
 @shown("LinalgLuFactorExBackward0", "A")
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos` where U
-    has its first zero.
+    has its first zero, which is no error either way.
     """
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     warn_once(older.LU)
-    found = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
+    found = lu_factor_ex(A, pivot=pivot)
     results = return_types._lu_with_info(*found) if get_infos else tuple(found)[:2]
     if out is None:
         return results

@@ -245,18 +245,29 @@ class _ConvTransposeNd(_ConvNd):
         super().__init__(in_channels, out_channels, size(kernel_size), *rest)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        extra = self._output_padding(input, output_size)
+        sizes = (self.stride, self.padding, self.kernel_size, self._skimp_dims, self.dilation)
+        extra = self._output_padding(input, output_size, *sizes)
         f: Any = getattr(F, self._skimp_function)
         steps = (self.stride, self.padding, extra, self.groups, self.dilation)
         return f(input, *held(self, _WEIGHTS), *steps)  # type: ignore[no-any-return]
 
-    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+    def _output_padding(
+        self,
+        input: Tensor,
+        output_size: Any,
+        stride: Any,
+        padding: Any,
+        kernel_size: Any,
+        num_spatial_dims: int,
+        dilation: Any = None,
+    ) -> Any:
+        """What an output of that size needs. The name is PyTorch's, for subclasses call it."""
         if output_size is None:
             return single(self.output_padding)
-        dims = self._skimp_dims
+        dims = num_spatial_dims
         batched = input.dim() == dims + 2
         before = 2 if batched else 1
-        wanted = list(output_size)
+        wanted = output_size
         if len(wanted) == before + dims:
             wanted = wanted[before:]
         if len(wanted) != dims:
@@ -264,20 +275,21 @@ class _ConvTransposeNd(_ConvNd):
                 f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or "
                 f"{before + dims} elements (got {len(output_size)})"
             )
+        apart = (1,) * dims if dilation is None else dilation
         least = [
-            (input.size(d + before) - 1) * self.stride[d]
-            - 2 * self.padding[d]
-            + (self.dilation[d] * (self.kernel_size[d] - 1) + 1)
+            (input.size(d + before) - 1) * stride[d]
+            - 2 * padding[d]
+            + (apart[d] * (kernel_size[d] - 1) + 1)
             for d in range(dims)
         ]
-        most = [m + s - 1 for m, s in zip(least, self.stride, strict=True)]
+        most = [least[d] + stride[d] - 1 for d in range(dims)]
         for size, low, high in zip(wanted, least, most, strict=True):
             if not low <= size <= high:
                 raise ValueError(
                     f"requested an output size of {wanted}, but valid sizes range from {least} to "
                     f"{most} (for an input of {input.size()[2:]})"
                 )
-        return tuple(w - m for w, m in zip(wanted, least, strict=True))
+        return [w - m for w, m in zip(wanted, least, strict=True)]
 
 
 class ConvTranspose1d(_ConvTransposeNd, dims=1):

@@ -193,12 +193,21 @@ class RNNBase(Module):
     def check_hidden_size(
         self,
         hx: Tensor,
-        expected: tuple[int, int, int],
+        expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
         """Refuse a state of another shape."""
-        if tuple(hx.size()) != expected:
-            raise RuntimeError(msg.format(expected, list(hx.size())))
+        if tuple(hx.size()) != expected_hidden_size:
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Refuse an input or a state of another shape. Subclasses have forms of their own."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The state of sequences in another order."""
+        return hx if permutation is None else hx.index_select(1, permutation)
 
     # -- forward ----------------------------------------------------------------------------------
 
@@ -213,7 +222,6 @@ class RNNBase(Module):
         hidden = self._skimp_given(hx, batched)
         if not batched:
             input = input.unsqueeze(0 if self.batch_first else 1)
-        self.check_input(input, None)
         hidden = self._skimp_checked_hidden(hidden, input, None)
         rows = input.transpose(0, 1) if self.batch_first else input
         output, state = self._skimp_run(rows, hidden, None)
@@ -227,14 +235,12 @@ class RNNBase(Module):
     def _skimp_forward_packed(self, input: PackedSequence, hx: Any) -> Any:
         data, sizes, order, back = input
         hidden = self._skimp_given(hx, True)
-        self.check_input(data, sizes)
         if hidden is not None and order is not None:
-            hidden = tuple([h.index_select(1, order) for h in hidden])
+            hidden = self._skimp_given(self.permute_hidden(hx, order), True)
         hidden = self._skimp_checked_hidden(hidden, data, sizes)
         output, state = self._skimp_run(data, hidden, sizes.tolist())
-        if back is not None:
-            state = tuple([s.index_select(1, back) for s in state])
-        return PackedSequence(output, sizes, order, back), self._skimp_returned(state)
+        state = self.permute_hidden(self._skimp_returned(state), back)
+        return PackedSequence(output, sizes, order, back), state
 
     def _skimp_run(
         self, rows: Tensor, hidden: Any, sizes: Any
@@ -266,10 +272,11 @@ class RNNBase(Module):
     def _skimp_checked_hidden(
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
-        shape = self.get_expected_hidden_size(input, sizes)
         if hidden is None:
+            self.check_input(input, sizes)
+            shape = self.get_expected_hidden_size(input, sizes)
             return (ops.zeros(shape, dtype=input.dtype, device=input.device),)
-        self.check_hidden_size(hidden[0], shape)
+        self.check_forward_args(input, hidden[0], sizes)
         return hidden  # type: ignore[no-any-return]
 
 
@@ -355,16 +362,26 @@ class LSTM(RNNBase):
     def _skimp_checked_hidden(
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
-        shapes = (
-            self.get_expected_hidden_size(input, sizes),
-            self.get_expected_cell_size(input, sizes),
-        )
         if hidden is None:
+            self.check_input(input, sizes)
             like: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
-            return tuple([ops.zeros(shape, **like) for shape in shapes])
-        self.check_hidden_size(hidden[0], shapes[0], "Expected hidden[0] size {}, got {}")
-        self.check_hidden_size(hidden[1], shapes[1], "Expected hidden[1] size {}, got {}")
+            shape = self.get_expected_hidden_size(input, sizes)
+            cells = self.get_expected_cell_size(input, sizes)
+            return ops.zeros(shape, **like), ops.zeros(cells, **like)
+        self.check_forward_args(input, hidden, sizes)
         return hidden  # type: ignore[no-any-return]
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        self.check_input(input, batch_sizes)
+        shape = self.get_expected_hidden_size(input, batch_sizes)
+        self.check_hidden_size(hidden[0], shape, "Expected hidden[0] size {}, got {}")
+        cells = self.get_expected_cell_size(input, batch_sizes)
+        self.check_hidden_size(hidden[1], cells, "Expected hidden[1] size {}, got {}")
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        if permutation is None:
+            return hx
+        return hx[0].index_select(1, permutation), hx[1].index_select(1, permutation)
 
 
 class GRU(RNNBase):

@@ -137,8 +137,11 @@ class TransformerEncoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))  # type: ignore[no-any-return]
 
-    def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
-        return self.dropout1(_attended(self.self_attn, x, x, mask, padding, is_causal))  # type: ignore[no-any-return]
+    def _sa_block(
+        self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+    ) -> Tensor:
+        seen = _attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
+        return self.dropout1(seen)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
@@ -208,13 +211,17 @@ class TransformerDecoderLayer(Module):
         x = self.norm2(x + self._mha_block(x, *other))
         return self.norm3(x + self._ff_block(x))  # type: ignore[no-any-return]
 
-    def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
-        return self.dropout1(_attended(self.self_attn, x, x, mask, padding, is_causal))  # type: ignore[no-any-return]
+    def _sa_block(
+        self, x: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+    ) -> Tensor:
+        seen = _attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
+        return self.dropout1(seen)  # type: ignore[no-any-return]
 
     def _mha_block(
-        self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool = False
+        self, x: Tensor, mem: Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
     ) -> Tensor:
-        return self.dropout2(_attended(self.multihead_attn, x, memory, mask, padding, is_causal))  # type: ignore[no-any-return]
+        seen = _attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal)
+        return self.dropout2(seen)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
