@@ -75,8 +75,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            kernel = kernels[dtype]",
         f"            if {whole}:",
         "                array = empty(x0.shape, x0.dtype)",
-        "                fn = kernel.fn if array.nbytes < long else kernel.shared",
-        f"                fn({names.passed}, out=array)",
+        f"                if array.nbytes < long or not ran(kernel.fn, ({names.passed},), array):",
+        f"                    kernel.fn({names.passed}, out=array)",
         "                made = fresh(array, dtype)",
         f"                if ({needs}) and recording is not None and state.grad:",
         f"                    recording.record(made, {names.given})",
@@ -98,8 +98,8 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        "        fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
-        f"        fn({names.passed}, out=array)",
+        f"        if array.nbytes < long or not ran(typed.kernel.fn, ({names.passed},), array):",
+        f"            typed.kernel.fn({names.passed}, out=array)",
         "        if typed.rounded is not None:",
         "            array = array.astype(typed.rounded)",
         "        made = fresh(array, typed.result)",
@@ -216,8 +216,8 @@ def _over_text(names: _Names, apart: str) -> Lines:
         "    array = empty(mine.shape, typed.made) if apart else mine",
         "    if odd:",
         f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
-        "    fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
-        f"    fn({names.passed}, out=array)",
+        f"    if array.nbytes < long or not ran(typed.kernel.fn, ({names.passed},), array):",
+        f"        typed.kernel.fn({names.passed}, out=array)",
         "    if apart:",
         "        mine[...] = array",
     ]
@@ -362,8 +362,8 @@ def _space(row: Pointwise) -> dict[str, Any]:
         "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
-        "ordinary": ORDINARY, "recording": row.recording, "row": row, "small_array": small_array,
-        "state": modes.state,
+        "ordinary": ORDINARY, "ran": sharing.ran, "recording": row.recording, "row": row,
+        "small_array": small_array, "state": modes.state,
     }  # fmt: skip
 
 

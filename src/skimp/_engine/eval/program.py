@@ -174,7 +174,7 @@ def steps_of(kernel: Kernel) -> int:
 
 
 def _bound(step: Step) -> Bound:
-    return step.kernel.shared, _picker(step.args), step.out
+    return step.kernel.fn, _picker(step.args), step.out
 
 
 def _picker(args: tuple[int, ...]) -> Any:

@@ -142,19 +142,18 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        quietly(partial(kernel.shared, *read, out=out))
+        if not sharing.ran(kernel.fn, read, out):
+            quietly(partial(kernel.fn, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)
-    quietly(partial(kernel.shared, *read, out=value))
+    quietly(partial(kernel.fn, *read, out=value))
     out[...] = value
 
 
 def _share_call(root: Expr, out: Array, then: Sequence[Call]) -> bool:
     """Have a team write a kernel of leaves, and make the calls `then`; whether that is done."""
     kernel = root.kernel
-    if kernel.shared is kernel.fn:
-        return False
-    found = sharing.listed(kernel.ufunc, _operands(root, out.shape), out)
+    found = sharing.listed(kernel.fn, _operands(root, out.shape), out)
     if found is None:
         return False
     at_once([found.call, *then])
