@@ -123,7 +123,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # C's loops, of the source at hand, where there is a compiler.
-$(VENV)/.skimp-loops: src/skimp/_kernels/loops.py src/skimp/_kernels/loops.pxd | $(VENV)/.skimp-test
+$(VENV)/.skimp-loops: $(addprefix src/skimp/_kernels/,loops.py loops.pxd passes.h) | $(VENV)/.skimp-test
 	-$(BIN)/skimp compile
 	@touch $@
 

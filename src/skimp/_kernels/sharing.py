@@ -4,7 +4,6 @@ by its own loops, and loops of ours that are told how many threads run them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -50,6 +49,7 @@ COSTS: Final[dict[Any, float]] = {
 }
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
+TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
 _LINE: Final = 64  # bytes
 _FAR: Final = 1e30  # what every type holds is nearer to 0
 
@@ -64,8 +64,7 @@ class Shared(NamedTuple):
 
 def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
     """loop(*args, threads), of which a thread takes `cost` seconds for each of the elements."""
-    began = begun(elements, cost)
-    if not began:
+    if elements < FROM or config.threads < 2 or not (began := begun(elements, cost)):
         return loop(*args, 1)
     found = loop(*args, team())
     teams.done(began, elements * cost)
@@ -73,24 +72,22 @@ def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
 
 
 def made(ufunc: Any, *arrays: Any) -> Any:
-    """ufunc(*arrays), of arrays of one type and numbers."""
+    """ufunc(*arrays), of arrays of one type and numbers. The result begins with a line of the
+    cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice
+    as long.
+    """
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
     if ufunc not in COSTS or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)
     for a in arrays:
         if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
             return ufunc(*arrays)
-    out = _aligned(like.shape, _BOOL if ufunc in _PREDICATES else like.dtype)
+    dtype = _BOOL if ufunc in _PREDICATES else like.dtype
+    room = np.empty(like.size * dtype.itemsize + _LINE, np.uint8)
+    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % _LINE)
     if not ran(ufunc, arrays, out):
         ufunc(*arrays, out=out)
     return out
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A new array that begins with a line of the cache: NumPy's begin 16 bytes behind one, and what
-    goes over the ends of lines takes up to twice as long."""
-    room = np.empty(math.prod(shape) * dtype.itemsize + _LINE, np.uint8)
-    return np.ndarray(shape, dtype, room, -shaping.address(room) % _LINE)
 
 
 def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
@@ -121,11 +118,12 @@ def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
 def listed(ufunc: Any, arrays: Sequence[Any], out: Array) -> Shared | None:
     """`ran` as a call of C that is still to be made, where a team shares it."""
     loops = compiled.loops()
-    if loops is None or ufunc not in COSTS or any([type(a) is not np.ndarray for a in arrays]):
-        return None
-    if any([a.ndim and a.shape != out.shape for a in arrays]):
-        return None
     n, outs = out.size, len(arrays)
+    if loops is None or ufunc not in COSTS or n < FROM or config.threads < 2:
+        return None
+    for a in arrays:
+        if type(a) is not np.ndarray or (a.ndim and a.shape != out.shape):
+            return None
     asked = ((ufunc, *range(outs + 1)),), (*arrays, out), n, n, outs, outs
     if not loops.ran(*asked, 1, True) or not (began := begun(n, COSTS[ufunc])):
         return None

@@ -75,8 +75,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            kernel = kernels[dtype]",
         f"            if {whole}:",
         "                array = empty(x0.shape, x0.dtype)",
-        f"                if array.nbytes < long or not ran(kernel.fn, ({names.passed},), array):",
-        f"                    kernel.fn({names.passed}, out=array)",
+        *_run_text(names, "kernel", "                "),
         "                made = fresh(array, dtype)",
         f"                if ({needs}) and recording is not None and state.grad:",
         f"                    recording.record(made, {names.given})",
@@ -98,8 +97,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        f"        if array.nbytes < long or not ran(typed.kernel.fn, ({names.passed},), array):",
-        f"            typed.kernel.fn({names.passed}, out=array)",
+        *_run_text(names, "typed.kernel", "        "),
         "        if typed.rounded is not None:",
         "            array = array.astype(typed.rounded)",
         "        made = fresh(array, typed.result)",
@@ -216,10 +214,18 @@ def _over_text(names: _Names, apart: str) -> Lines:
         "    array = empty(mine.shape, typed.made) if apart else mine",
         "    if odd:",
         f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
-        f"    if array.nbytes < long or not ran(typed.kernel.fn, ({names.passed},), array):",
-        f"        typed.kernel.fn({names.passed}, out=array)",
+        *_run_text(names, "typed.kernel", "    "),
         "    if apart:",
         "        mine[...] = array",
+    ]
+
+
+def _run_text(names: _Names, kernel: str, indent: str) -> Lines:
+    """The lines that run a kernel on whole arrays: a long ufunc by its own loop, if there is C."""
+    loop = f"{kernel}.ufunc is None or not ran({kernel}.fn, ({names.passed},), array)"
+    return [
+        f"{indent}if array.nbytes < long or {loop}:",
+        f"{indent}    {kernel}.fn({names.passed}, out=array)",
     ]
 
 

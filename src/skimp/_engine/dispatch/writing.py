@@ -112,7 +112,7 @@ def _call_over(kernel: Kernel, args: tuple[Any, ...], target: Tensor) -> None:
             read += (a._skimp_array(),)
         else:
             read += (run.operand(constant(a, target._dtype), kernel, mine.shape),)
-    if not sharing.ran(kernel.fn, read, mine):
+    if kernel.ufunc is None or not sharing.ran(kernel.fn, read, mine):
         quietly(partial(kernel.fn, *read, out=mine))
 
 
