@@ -4,7 +4,6 @@ by its own loops, and loops of ours that are told how many threads run them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -51,6 +50,7 @@ COSTS: Final[dict[Any, float]] = {
 _NUMPYS: Final = {bare.ufunc(ufunc): ufunc for ufunc in COSTS}  # behind what calls them straight
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
+TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
 _LINE: Final = 64  # bytes
 _FAR: Final = 1e30  # what every type holds is nearer to 0
 
@@ -65,83 +65,71 @@ class Shared(NamedTuple):
 
 def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
     """loop(*args, threads), of which a thread takes `cost` seconds for each of the elements."""
-    began = begun(elements, cost)
-    if not began:
+    if elements < FROM or config.threads < 2 or not (began := begun(elements, cost)):
         return loop(*args, 1)
     found = loop(*args, team())
     teams.done(began, elements * cost)
     return found
 
 
-def run(ufunc: Any, *arrays: Any, out: Array) -> None:
-    """ufunc(*arrays, out=out)"""
-    ufunc = _NUMPYS.get(ufunc, ufunc)
-    read = _read(arrays, out) if out.size >= FROM else None
-    if read is None or not _ran(ufunc, read, out):
-        ufunc(*arrays, out=out)
-
-
 def made(ufunc: Any, *arrays: Any) -> Any:
-    """ufunc(*arrays), of arrays of one type and numbers."""
+    """ufunc(*arrays), of arrays of one type and numbers. The result begins with a line of the
+    cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice
+    as long.
+    """
     ufunc = _NUMPYS.get(ufunc, ufunc)
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
     if ufunc not in COSTS or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)
-    read = _read(arrays, like)
-    if read is None:
-        return ufunc(*arrays)
-    out = _aligned(like.shape, _BOOL if ufunc in _PREDICATES else like.dtype)
-    if not _ran(ufunc, read, out):
-        ufunc(*read, out=out)
+    for a in arrays:
+        if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
+            return ufunc(*arrays)
+    dtype = _BOOL if ufunc in _PREDICATES else like.dtype
+    room = np.empty(like.size * dtype.itemsize + _LINE, np.uint8)
+    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % _LINE)
+    if not ran(ufunc, arrays, out):
+        ufunc(*arrays, out=out)
     return out
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A new array that begins with a line of the cache: NumPy's begin 16 bytes behind one, and what
-    goes over the ends of lines takes up to twice as long."""
-    room = np.empty(math.prod(shape) * dtype.itemsize + _LINE, np.uint8)
-    return np.ndarray(shape, dtype, room, -shaping.address(room) % _LINE)
-
-
-def _ran(ufunc: Any, read: list[Any], out: Array) -> bool:
-    """Whether a team did it."""
-    cost, loops = COSTS.get(ufunc), compiled.loops()
-    if cost is None or loops is None or not (began := begun(out.size, cost)):
+def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
+    """Write ufunc(*arrays) by its loop, on a team where that is worth it; whether it is done."""
+    loops, shape = compiled.loops(), out.shape
+    if loops is None or ufunc not in COSTS or out.size < FROM:
         return False
-    found: bool = loops.ran(*_single(ufunc, read, out), team())
-    teams.done(began, out.size * cost)
-    return found
-
-
-def _read(arrays: Sequence[Any], like: Array) -> list[Any] | None:
-    """Arrays of the shape of one, and numbers as arrays; None where there are others."""
-    found: list[Any] = []
+    read: list[Any] = []
     for a in arrays:
         if type(a) is not np.ndarray:
-            if type(a) not in _NUMBERS or not -_FAR < a < _FAR or like.dtype.char not in "fd":
-                return None
-            a = bare.number(a, like.dtype)
-        elif a.ndim and a.shape != like.shape:
-            return None
-        found += (a,)
-    return found
-
-
-def _single(ufunc: Any, read: list[Any], out: Array) -> tuple[Any, ...]:
+            if type(a) not in _NUMBERS or not -_FAR < a < _FAR or out.dtype.char not in "fd":
+                return False
+            a = bare.number(a, out.dtype)
+        elif a.ndim and a.shape != shape:
+            return False
+        read += (a,)
     outs = len(read)
-    return ((ufunc, *range(outs + 1)),), (*read, out), out.size, out.size, outs, outs
+    steps = ((ufunc, *range(outs + 1)),)
+    cost = out.size * COSTS[ufunc]
+    began = teams.worth(cost) if config.threads > 1 and alone() else 0.0
+    threads = team() if began else 1
+    found: bool = loops.ran(steps, (*read, out), out.size, out.size, outs, outs, threads)
+    if began:
+        teams.done(began, cost)
+    return found
 
 
 def listed(ufunc: Any, arrays: Sequence[Any], out: Array) -> Shared | None:
-    """`run` as a call of C that is still to be made, where a team shares it."""
-    cost, loops = COSTS.get(ufunc), compiled.loops()
-    if cost is None or loops is None or out.size < FROM:
+    """`ran` as a call of C that is still to be made, where a team shares it."""
+    loops = compiled.loops()
+    n, outs = out.size, len(arrays)
+    if loops is None or ufunc not in COSTS or n < FROM or config.threads < 2:
         return None
-    read = _read(arrays, out)
-    if read is None or not loops.ran(*(asked := _single(ufunc, read, out)), 1, True):
+    for a in arrays:
+        if type(a) is not np.ndarray or (a.ndim and a.shape != out.shape):
+            return None
+    asked = ((ufunc, *range(outs + 1)),), (*arrays, out), n, n, outs, outs
+    if not loops.ran(*asked, 1, True) or not (began := begun(n, COSTS[ufunc])):
         return None
-    began = begun(out.size, cost)
-    return Shared((loops.ran, *asked, team()), began, out.size * cost) if began else None
+    return Shared((loops.ran, *asked, team()), began, n * COSTS[ufunc])
 
 
 def begun(elements: int, cost: float) -> float:

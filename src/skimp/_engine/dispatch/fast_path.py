@@ -76,8 +76,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "            kernel = kernels[dtype]",
         f"            if {whole}:",
         "                array = empty(x0.shape, x0.dtype)",
-        "                fn = kernel.fn if array.nbytes < long else kernel.shared",
-        f"                fn({names.passed}, out=array)",
+        *_run_text(names, "kernel", "                "),
         "                made = fresh(array, dtype)",
         f"                if ({needs}) and recording is not None and state.grad:",
         f"                    recording.record(made, {names.given})",
@@ -99,8 +98,7 @@ def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
         "        made = as_it_lies(array, typed.result)",
         "    else:",
         "        array = empty(shape, typed.made)",
-        "        fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
-        f"        fn({names.passed}, out=array)",
+        *_run_text(names, "typed.kernel", "        "),
         "        if typed.rounded is not None:",
         "            array = retyped(array, typed.rounded)",
         "        made = fresh(array, typed.result)",
@@ -218,10 +216,18 @@ def _over_text(names: _Names, apart: str) -> Lines:
         "    array = empty(mine.shape, typed.made) if apart else mine",
         "    if odd:",
         f"        {arrays}, = spread(typed.kernel, [{arrays}], array, apart)",
-        "    fn = typed.kernel.fn if array.nbytes < long else typed.kernel.shared",
-        f"    fn({names.passed}, out=array)",
+        *_run_text(names, "typed.kernel", "    "),
         "    if apart:",
         "        mine[...] = array",
+    ]
+
+
+def _run_text(names: _Names, kernel: str, indent: str) -> Lines:
+    """The lines that run a kernel on whole arrays: a long ufunc by its own loop, if there is C."""
+    loop = f"{kernel}.ufunc is None or not ran({kernel}.fn, ({names.passed},), array)"
+    return [
+        f"{indent}if array.nbytes < long or {loop}:",
+        f"{indent}    {kernel}.fn({names.passed}, out=array)",
     ]
 
 
@@ -364,8 +370,8 @@ def _space(row: Pointwise) -> dict[str, Any]:
         "Tensor": Tensor, "as_type": as_type, "check": row.check,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
-        "ordinary": ORDINARY, "recording": row.recording, "row": row, "small_array": small_array,
-        "state": modes.state,
+        "ordinary": ORDINARY, "ran": sharing.ran, "recording": row.recording, "row": row,
+        "small_array": small_array, "state": modes.state,
     }  # fmt: skip
 
 

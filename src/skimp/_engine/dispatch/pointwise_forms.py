@@ -307,10 +307,8 @@ def small_in_place(
         x = to_write(target)
     else:
         s.version += 1  # nobody has to know of the write
-    if x.nbytes < sharing.BYTES:
+    if x.nbytes < sharing.BYTES or not sharing.ran(ufunc, (x, y), x):
         ufunc(x, y, out=x)
-    else:
-        sharing.run(ufunc, x, y, out=x)
     return True
 
 

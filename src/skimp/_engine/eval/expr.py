@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.interpreter import HELD_BY_VARIABLE
-from skimp._kernels import bare, sharing
+from skimp._kernels import bare
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,6 @@ class Kernel:
     its own (of functions, those marked by `kernels.pointwise.loose`).
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
-    `shared`: `fn`, which a team of threads shares where that is large.
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
     `listed`: what `fn` does as calls of functions of C, where it can be said so (else none), also
     where out is an input.
@@ -74,7 +73,7 @@ class Kernel:
 
     __slots__ = (
         "aliases", "beside", "brief", "dense", "fn", "gate", "joined", "listed", "loose", "name",
-        "numbers", "shared", "strided", "ufunc",
+        "numbers", "strided", "ufunc",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +93,6 @@ class Kernel:
     ) -> None:
         self.name: Final = name
         self.fn: Final = bare.ufunc(fn) if isinstance(fn, np.ufunc) else fn
-        self.shared: Final = partial(sharing.run, fn) if fn in sharing.COSTS else self.fn
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
         self.loose: Final = fn in _SAME_AT_ANY_STRIDE or getattr(fn, "loose", False)

@@ -10,6 +10,7 @@ from typing import Final
 
 from skimp._engine.eval.expr import Array
 from skimp._engine.eval.plan import Prepared
+from skimp._engine.eval.program import Passes
 from skimp._kernels import compiled, sharing, teams
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, at_once
@@ -17,11 +18,13 @@ from skimp._kernels.threads import Call, at_once
 _BLOCK: Final = 1 << 11  # elements: registers and what is read of a chain stay in the L1 cache
 
 
-def run_passes(prepared: Prepared, outs: Sequence[Array], then: Sequence[Call]) -> bool:
+def run_passes(
+    prepared: Prepared, passes: Passes, outs: Sequence[Array], then: Sequence[Call]
+) -> bool:
     """Run the plan so, and make the calls `then`; whether that is done. While teams rest one thread
     does it, half as long as in long blocks: our own would be waited for."""
     plan, loops = prepared.plan, compiled.loops()
-    if loops is None or (passes := plan.passes) is None:
+    if loops is None:
         return False
     n = outs[0].size
     began = sharing.begun(n, passes.cost)

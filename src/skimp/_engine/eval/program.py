@@ -151,6 +151,9 @@ class Plan:
 def _passes_of(plan: Plan) -> Passes | None:
     if plan.tiled or len(plan.domain) > 1:
         return None
+    kinds = {leaf.dtype for leaf in plan.leaves}.union(plan.constants, plan.scratch, plan.outs)
+    if not kinds <= sharing.TYPES:
+        return None
     if any([leaf.strides[0] != leaf.dtype.itemsize for leaf in plan.leaves]):
         return None
     leaves, first = len(plan.leaves), plan.registers.start
@@ -174,7 +177,7 @@ def steps_of(kernel: Kernel) -> int:
 
 
 def _bound(step: Step) -> Bound:
-    return step.kernel.shared, _picker(step.args), step.out
+    return step.kernel.fn, _picker(step.args), step.out
 
 
 def _picker(args: tuple[int, ...]) -> Any:

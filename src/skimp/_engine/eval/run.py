@@ -71,7 +71,7 @@ def _evaluate(root: Expr, out: Array, then: Sequence[Call]) -> None:
         _evaluate_blocks((root,), (out,), then)
     elif not then:
         _evaluate_whole(root, out)
-    elif root.size == 1 and _share_call(root, out, then):
+    elif root.size == 1 and root.kernel.ufunc is not None and _share_call(root, out, then):
         pass
     elif root.size == 1 and (calls := _call_of(root, out)):
         at_once([*calls, *then])
@@ -142,19 +142,18 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        quietly(partial(kernel.shared, *read, out=out))
+        if kernel.ufunc is None or not sharing.ran(kernel.fn, read, out):
+            quietly(partial(kernel.fn, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)
-    quietly(partial(kernel.shared, *read, out=value))
+    quietly(partial(kernel.fn, *read, out=value))
     out[...] = value
 
 
 def _share_call(root: Expr, out: Array, then: Sequence[Call]) -> bool:
     """Have a team write a kernel of leaves, and make the calls `then`; whether that is done."""
     kernel = root.kernel
-    if kernel.shared is kernel.fn:
-        return False
-    found = sharing.listed(kernel.ufunc, _operands(root, out.shape), out)
+    found = sharing.listed(kernel.fn, _operands(root, out.shape), out)
     if found is None:
         return False
     at_once([found.call, *then])
@@ -274,7 +273,8 @@ def _evaluate_blocks(
         return
     domain = prepared.plan.domain
     over = tuple([out.reshape(domain) for out in outs])
-    if run_passes(prepared, over, then):
+    passes = prepared.plan.passes
+    if passes is not None and run_passes(prepared, passes, over, then):
         return
     if not (then or any(prepared.donors)):
         run_blocks(prepared, over)
