@@ -15,7 +15,7 @@ import pytest
 
 import skimp as torch
 from skimp import lens
-from skimp._engine.budget import recipes, setting, telling
+from skimp._engine.budget import choice, recipes, setting, telling
 from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -238,6 +238,32 @@ def test_verifying_names_what_is_not_deterministic() -> None:
             y.sum()
     assert isinstance(recipe, recipes.Recipe)
     assert not isinstance(recipe, recipes.Pointwise)
+
+
+def test_verifying_names_ops_on_the_way_whose_results_nobody_has() -> None:
+    with torch.memory.budget("1GiB", verify=True, spill=False):
+        x = numbers(0).view(512, 512)
+        product = x @ x
+        y = product.cumsum(0)
+        beneath = product._storage.recipe[0]
+        del product
+        beneath.run_it = lambda *_: (x @ x + 1).clone()
+        budget: Any = host.budget
+        assert budget._evict(y._storage)
+        with pytest.raises(RuntimeError, match="made again by matmul and then cumsum, which have"):
+            y.sum()
+
+
+def test_verifying_tells_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "spilling_of", lambda _: 0.0)
+    with torch.memory.budget("1GiB", verify=True):
+        budget: Any = host.budget
+        budget.note()
+        y = numbers(0).view(512, 512).cumsum(0)
+        assert budget._evict(y._storage)
+        y._storage.checksum += 1
+        with pytest.raises(RuntimeError, match="they went, read from the file "):
+            y.sum()
 
 
 def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ A search looks at a sample, so that it does not grow with the program.
 
 from __future__ import annotations
 
+import math
 import random
 import weakref
 from bisect import insort
@@ -64,10 +65,12 @@ def choose(
         sampled = keys[_random.randrange(step) :: step]
         if found := _best(_resident(known, tried, sampled), can_spill, lacking):
             return found
-    return _best(_resident(known, tried, keys), can_spill, lacking)
+    return _best(_resident(known, tried, keys), can_spill, lacking, last=True)
 
 
-def _best(candidates: list[Evictable], can_spill: bool, lacking: int) -> list[Evictable]:
+def _best(
+    candidates: list[Evictable], can_spill: bool, lacking: int, last: bool = False
+) -> list[Evictable]:
     now = perf_counter()
     lowest = []
     for s in candidates:
@@ -76,11 +79,11 @@ def _best(candidates: list[Evictable], can_spill: bool, lacking: int) -> list[Ev
             gain = s.nbytes * (now - s.used + 1e-6)
             lowest.append(((least + CALL) / gain, id(s), gain, s))
     lowest.sort()
-    return _cheapest(lowest, can_spill, lacking)
+    return _cheapest(lowest, can_spill, lacking, last)
 
 
 def _cheapest(
-    lowest: list[tuple[float, int, float, Evictable]], can_spill: bool, lacking: int
+    lowest: list[tuple[float, int, float, Evictable]], can_spill: bool, lacking: int, last: bool
 ) -> list[Evictable]:
     best: list[tuple[float, int, Evictable]] = []
     gives = 0  # bytes
@@ -88,7 +91,7 @@ def _cheapest(
         if (gives >= lacking or len(best) == BATCH) and low >= best[-1][0]:
             break
         cost = cost_of(s, can_spill)
-        if cost is None:
+        if cost is None or (cost == math.inf and not last):
             continue
         insort(best, ((cost + CALL) / gain, key, s))
         gives += s.nbytes
@@ -139,8 +142,8 @@ def spilling_of(s: Evictable) -> float:
 
 
 def making_of(s: Evictable) -> float | None:
-    """Seconds to make the bytes again, as it was when somebody last looked; None: that can't be, or
-    they are being read for it.
+    """Seconds to make the bytes again, as it was when somebody last looked; endless where as many
+    would be held for it, as such go last; None: that can't be, or they are being read for it.
     """
     known = s.recipe
     if known is None or s.held:
@@ -150,5 +153,7 @@ def making_of(s: Evictable) -> float | None:
     when, cost = s.price
     if when < 0 or counts.evictions - when > RECENT:
         cost = recipes.price(known[0])
+        if cost is not None and recipes.holds_more(known[0], s.nbytes):
+            cost = math.inf
         s.price = counts.evictions, cost
     return cost

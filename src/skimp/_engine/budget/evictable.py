@@ -14,6 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -433,7 +434,7 @@ def bring_back(s: Evictable) -> None:
         if s.block is not None or s.deferred is not None:
             return
         began, before = perf_counter(), counts.seconds
-        total, bringing = host.total, counts.bringing
+        total, bringing, was_read = host.total, counts.bringing, s.place is not None
         try:
             counts.bringing = bringing + 1
             _tell()
@@ -450,7 +451,7 @@ def bring_back(s: Evictable) -> None:
             if not bringing:
                 counts.brought += host.total - total
         if s.checksum is not None:
-            verify.compare(s, _how(s))
+            verify.compare(s, partial(_how, s, was_read))
 
 
 def _tell() -> None:
@@ -459,10 +460,21 @@ def _tell() -> None:
         host.kept_below = host.budget.kept_below
 
 
-def _how(s: Evictable) -> str:
-    if s.recipe is None:
+def _how(s: Evictable, was_read: bool) -> str:
+    """How bytes came back: by what op, and by which others whose results nobody has."""
+    if was_read or s.recipe is None:
         return "read from the file"
-    return f"read from the file or made again by {s.recipe[0].name}, which has to be deterministic"
+    found = [s.recipe[0]]
+    for one in found:
+        for source in one.sources:
+            dead = source.origin is not None and source.storage() is None
+            other = source.origin[0] if dead else None
+            if other is not None and other not in found:
+                found.append(other)
+    if len(found) == 1:
+        return f"made again by {found[0].name}, which has to be deterministic"
+    names = ", ".join(dict.fromkeys([one.name for one in found[:0:-1]]))
+    return f"made again by {names} and then {found[0].name}, which have to be deterministic"
 
 
 def _read_back(s: Evictable, place: Place) -> None:

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.autograd.modes import state
+from skimp._engine.autograd.tasks import running
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.eval.expr import Expr, Leaf, walk
@@ -89,7 +91,8 @@ class Source:
 class Recipe:
     """What `make` needs (`sources`), and for whom it was made first (`results`)."""
 
-    __slots__ = ("_lived", "depth", "name", "noted", "readers", "results", "seconds", "sources")
+    __slots__ = ("_lived", "depth", "last", "name", "noted", "readers", "results", "seconds",
+                 "sources")  # fmt: skip
 
     def __init__(self, sources: list[Source], name: str = "") -> None:
         self.sources: Final = sources
@@ -98,6 +101,7 @@ class Recipe:
         self._lived = 0  # of them, when that was last looked at
         self.seconds = 0.0  # that making took
         self.noted = (-1, -1, -1)  # in which period, and from where to where in it
+        self.last = False  # backward made this, which lets go of what it has read
         self.name: Final = name
         depth = 0  # of what it is made from
         for one in sources:
@@ -267,6 +271,7 @@ def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
     budget: Any = host.budget
     if budget is not None:
         recipe.noted = budget.repetition.moment()
+        recipe.last = running.now[0] is not None and not state.grad
     refs = [None if s is None else weakref.ref(s) for s in results]
     recipe.results = refs
     for source in recipe.sources:
@@ -364,3 +369,14 @@ def price(recipe: Recipe) -> float | None:
             mine = sum([nbytes for one, nbytes in sizes if one is recipe])
             seconds -= other.seconds * (1 - mine / max(sum([nbytes for _, nbytes in sizes]), 1))
     return max(seconds, recipe.seconds)
+
+
+def holds_more(recipe: Recipe, nbytes: int) -> bool:
+    """Whether bytes that go because of this have as many held that would be free: what backward has
+    read for a gradient is as a rule no more once that is there.
+    """
+    if not recipe.last:
+        return False
+    held = {id(s): s for _, there in upstream(recipe) for s in there}
+    made = [len(s) for s in held.values() if s.recipe is not None and s.recipe[0].sources]
+    return sum(made) >= nbytes

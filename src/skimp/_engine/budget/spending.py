@@ -256,7 +256,8 @@ class Spending(Waking):
         except recipes.Lost:
             return None
         seconds = 0.0 if recipe.is_due(s) else sum([one.seconds for one, _ in way])
-        if self.spills and not self.always and seconds > choice.spilling_of(s):
+        writes = self.spills and not self.always
+        if writes and (seconds > choice.spilling_of(s) or recipes.holds_more(recipe, s.nbytes)):
             return None
         return None if any([one.changing for _, there in way for one in there]) else way
 

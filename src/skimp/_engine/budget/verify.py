@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 from skimp._engine.memory.spans import as_bytes
@@ -20,15 +21,15 @@ def note(s: Any, block: Any) -> None:
         s.checksum = _of(block, s.size)
 
 
-def compare(s: Any, how: str) -> None:
-    """Look whether they are the same. Different: they are not; `how` they came back."""
+def compare(s: Any, how: Callable[[], str]) -> None:
+    """Look whether they are the same. Different: they are not; `how` tells how they came back."""
     expected = s.checksum
     if expected is None:
         return
     s.checksum = None
     if _of(s.block, len(s)) != expected:
         raise Different(
-            f"{len(s)} bytes came back as others than they went, {how}"
+            f"{len(s)} bytes came back as others than they went, {how()}"
             + (f" ({s.made_at})" if s.made_at is not None else "")
         )
 
