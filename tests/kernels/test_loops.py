@@ -21,8 +21,16 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
-from skimp._kernels import activation, compiled, loops, pointwise, rows, sharing, teams
-from skimp._kernels import activation, channels_compiled, compiled, loops, pointwise, rows
+from skimp._kernels import (
+    activation,
+    channels_compiled,
+    compiled,
+    loops,
+    pointwise,
+    rows,
+    sharing,
+    teams,
+)
 from skimp._kernels.random import draws, mt19937
 from skimp._kernels.random.mt19937 import Engine
 from skimp.cli import compiling, main
@@ -370,8 +378,6 @@ def test_maxima_of_windows_are_numpys_and_pytorchs(
     x[0, 1, :, 1] = -0.0, *[0.0] * (size[0] - 1)
     x[0, 2] = -np.inf
     found = []
-    for lib, found_ in ((skimp, None), (skimp, made), (torch, None)):
-        monkeypatch.setattr(compiled, "loops", lambda found_=found_: found_)
     for lib, used in ((skimp, None), (skimp, made), (torch, None)):
         monkeypatch.setattr(compiled, "loops", lambda used=used: used)
         one = lib.tensor(x, requires_grad=True)
@@ -732,6 +738,8 @@ def test_long_results_begin_with_a_line_of_the_cache() -> None:
     x = skimp.ones(40_000)
     for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
         assert made_.data_ptr() % 64 == 0
+
+
 def test_steps_for_rows_have_numpys_bits(made: Any) -> None:
     """SparseAdam's, with rows that come again."""
     noting = _Noting(made)
@@ -760,6 +768,8 @@ def test_a_step_for_rows_outside_changes_nothing(made: Any, wrong: int) -> None:
     numbers = np.ones(4, "f")
     assert not made.sparse_adam(*arrays, np.array([0, wrong]), np.ones((2, 2), "f"), numbers)
     assert all((a == 1).all() for a in arrays)
+
+
 @pytest.mark.parametrize("n", [1, 9, 75, 2100])
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
@@ -821,6 +831,8 @@ def test_a_class_that_is_none_is_refused_before_anything_is_written(made: Any) -
         )
         assert levels.min() == 7
         assert not x.any()
+
+
 MASKS: Any = {
     "none": None,
     "of places": lambda given: given.random((5, 11)) < 0.7,

@@ -4,10 +4,13 @@ slowly, which is how tests compare them with what they stand for. Each operation
 itself, so that bits are NumPy's, but where a docstring says that sums are in lanes.
 """
 
+from skimp._kernels.loops.attention import attended, attended_back
 from skimp._kernels.loops.draws import shuffled, stays
 from skimp._kernels.loops.halves import brain_halved, halved, widened
+from skimp._kernels.loops.layer_norm import normalized, normalized_back
+from skimp._kernels.loops.losses import class_gradients, class_losses
 from skimp._kernels.loops.masks import filled, kept, passed
-from skimp._kernels.loops.normalization import columns, normed, normed_back, summed
+from skimp._kernels.loops.normalization import normed, normed_back, summed
 from skimp._kernels.loops.optimizers import (
     adagrad,
     adam,
@@ -16,6 +19,7 @@ from skimp._kernels.loops.optimizers import (
     rmsprop,
     rmsprop_momentum,
     sgd,
+    sparse_adam,
 )
 from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
@@ -27,12 +31,15 @@ from skimp._kernels.loops.softmax import (
     softmaxes,
     softmaxes_back,
 )
-from skimp._kernels.loops.ufuncs import ran, ufunc
+from skimp._kernels.loops.sums import columns
+from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
-    "accumulated", "adagrad", "adam", "added", "amsgrad", "brain_halved", "columns", "filled",
+    "accumulated", "adagrad", "adam", "added", "amsgrad", "attended", "attended_back",
+    "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
     "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
-    "lstm_carried", "momentum", "normed", "normed_back", "passed", "pooled", "pooled_back", "ran",
-    "rmsprop", "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back", "stays",
-    "summed", "topped", "ufunc", "weighed", "widened",
+    "lstm_carried", "momentum", "normalized", "normalized_back", "normed", "normed_back", "passed",
+    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
+    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
+    "weighed", "widened",
 ]  # fmt: skip

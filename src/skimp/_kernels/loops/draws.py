@@ -60,7 +60,7 @@ def _below(words: Any, out: Any, to: Any, count: Any, high: Any, low: Any) -> No
 
 
 def shuffled(words: Any, out: Any) -> None:
-    """out = what swapping each i with i + words[i] % (n - i), in turn, makes of 0 to n - 1."""
+    """out = what swapping i with i + words[i] % (n - i), for each in turn, makes of 0 to n - 1."""
     n = out.shape[0]
     for i in range(n):
         out[i] = i

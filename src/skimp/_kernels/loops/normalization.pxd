@@ -56,10 +56,3 @@ cdef inline void _norm_blend(const float[:, ::1] g, const float[:, ::1] x, Py_ss
 @cython.locals(k=Py_ssize_t, own=float, line=float)
 cdef inline void _norm_gate(const float[:, ::1] g, const float[:, ::1] seen, Py_ssize_t r, float a,
                          float b, float low, float high, float[:, ::1] out) noexcept nogil
-
-@cython.locals(p=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, k=Py_ssize_t)
-cpdef columns(const float[:, :, ::1] x, double[::1] room, float[:, ::1] out)
-
-@cython.locals(i=Py_ssize_t, k=Py_ssize_t, whole=Py_ssize_t, one=float, other=float)
-cdef inline void _column_sums(const float[:, :, ::1] x, Py_ssize_t p, Py_ssize_t first,
-                              Py_ssize_t last, double[::1] room) noexcept nogil

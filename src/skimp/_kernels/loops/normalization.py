@@ -1,4 +1,4 @@
-"""Norms of channels and rows: sums, lines, gradients."""
+"""Batch norm: sums of channels, in lanes, lines and gradients."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ def summed(x: Any, y: Any, sums: Any) -> None:
 
 def normed(
     x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
-    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any,
+    sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any, first: Any,
+    last: Any,
 ) -> None:  # fmt: skip
-    """moments = mean and variance of each channel of x, which `mean` is, too, `rstd` one over the
-    deviation, and `slopes` and `shifts` the (a, b) of x * a + b; out = that. Of running `means` and
-    `variances` so much is `kept`, and added of the moments of a `sample`, so many times as large.
-    None of what is None."""
+    """moments = mean and variance of channels of x, from the `first` to the `last`, of which `mean`
+    is the former, too, `rstd` one over the deviation, and `slopes` and `shifts` the (a, b) of
+    x * a + b; out = that. Of running `means` and `variances` so much is `kept`, and added of the
+    moments of a `sample`, so many times as large. None of what is None."""
     with cython.nogil:
         _normed(
             x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
-            slopes, shifts, out, 0, mean.shape[0],
+            slopes, shifts, out, first, last,
         )  # fmt: skip
 
 
@@ -78,15 +79,15 @@ def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
 
 def normed_back(
     g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
-    weight: Any, given: Any, dw: Any, db: Any, out: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
     """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
     weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
     each channel, if `seen` is given. `given`: mean and deviation were not x's own."""
     with cython.nogil:
         _normed_back(
-            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, 0,
-            mean.shape[0],
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, first,
+            last,
         )  # fmt: skip
 
 
@@ -172,28 +173,3 @@ def _norm_part(x: Any, y: Any, r: Any, start: Any, count: Any) -> Any:
         products[k] += products[k + 4]
     total = (totals[0] + totals[2]) + (totals[1] + totals[3])
     return total, (products[0] + products[2]) + (products[1] + products[3])
-
-
-def columns(x: Any, room: Any, out: Any) -> None:
-    """out = the sums of the columns of each matrix, of four rows each in double, in `room`."""
-    with cython.nogil:
-        for p in range(x.shape[0]):
-            for first in range(0, x.shape[2], 512):
-                last = min(first + 512, x.shape[2])
-                _column_sums(x, p, first, last, room)
-                for k in range(first, last):
-                    out[p, k] = room[k - first]
-
-
-def _column_sums(x: Any, p: Any, first: Any, last: Any, room: Any) -> None:
-    for k in range(last - first):
-        room[k] = 0
-    whole = x.shape[1] // 4 * 4
-    for i in range(0, whole, 4):
-        for k in range(last - first):
-            one = x[p, i, first + k] + x[p, i + 1, first + k]
-            other = x[p, i + 2, first + k] + x[p, i + 3, first + k]
-            room[k] += float(one + other)
-    for i in range(whole, x.shape[1]):
-        for k in range(last - first):
-            room[k] += float(x[p, i, first + k])

@@ -56,3 +56,9 @@ cpdef adagrad(list jobs, const float[::1] numbers)
                size=float, eps=float)
 cdef void _adagrad(float[::1] p, float[::1] v, const float[::1] g,
                const float[::1] numbers) noexcept nogil
+
+@cython.locals(i=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t, x=float, mean=float, square=float,
+               weight=float, rest=float, size=float, eps=float)
+cpdef bint sparse_adam(float[:, ::1] p, float[:, ::1] m, float[:, ::1] v,
+                       const long long[::1] places, const float[:, ::1] rows,
+                       const float[::1] numbers)

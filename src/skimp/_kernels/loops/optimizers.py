@@ -7,10 +7,11 @@ from typing import Any
 import cython
 
 from skimp._kernels.loops.arithmetic import sqrt
+from skimp._kernels.loops.places import _lie_outside
 
 
 def sgd(jobs: Any, numbers: Any) -> None:
-    """p -= lr * g"""
+    """SGD's: p -= lr * g"""
     for p, g in jobs:
         if p.shape[0] < 16384:
             _sgd(p, g, numbers)
@@ -29,7 +30,8 @@ def _sgd(p: Any, g: Any, numbers: Any) -> None:
 
 
 def momentum(jobs: Any, numbers: Any) -> None:
-    """SGD's later steps: b = old * b + new * g, p -= lr * (b + more * ...)"""
+    """SGD's with momentum, but for the first: b = keep * b + new * g, and p -= lr * b or, if it is
+    `nesterov`, lr * (g + keep * b)."""
     for p, b, g in jobs:
         if p.shape[0] < 16384:
             _momentum(p, b, g, numbers)
@@ -50,7 +52,8 @@ def _momentum(p: Any, b: Any, g: Any, numbers: Any) -> None:
 
 
 def adam(jobs: Any, numbers: Any) -> None:
-    """Adam's: means of the gradient, from whichever end is `near`, and of its square."""
+    """Adam's: the mean of the gradient moves by a `weight` from the old one if that is `near`, else
+    from the gradient; `size` and `root` correct the means' beginning."""
     for p, m, v, g in jobs:
         if p.shape[0] < 16384:
             _adam(p, m, v, g, numbers)
@@ -164,3 +167,21 @@ def _adagrad(p: Any, v: Any, g: Any, numbers: Any) -> None:
         square = v[i] + x * x
         v[i] = square
         p[i] = p[i] - size * x / (sqrt(square) + eps)
+
+
+def sparse_adam(p: Any, m: Any, v: Any, places: Any, rows: Any, numbers: Any) -> Any:
+    """Adam's in rows at places, each of which is there once, by the rows of a gradient; whether it
+    is done, as nothing is where a place is not one of the parameter's."""
+    if _lie_outside(places, p.shape[0]):
+        return False
+    weight, rest, size, eps = numbers[0], numbers[1], numbers[2], numbers[3]
+    for i in range(places.shape[0]):
+        at = places[i]
+        for k in range(p.shape[1]):
+            x = rows[i, k]
+            mean = (x - m[at, k]) * weight + m[at, k]
+            square = (x * x - v[at, k]) * rest + v[at, k]
+            m[at, k] = mean
+            v[at, k] = square
+            p[at, k] = mean / (sqrt(square) + eps) * size + p[at, k]
+    return True

@@ -5,8 +5,11 @@ cdef extern from "passes.h":
     bint passes_ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
                     int outs, int threads, bint asked) except -1
 
-cdef extern from "ufuncs.h":
+cdef extern from "bare.h":
     object bare_ufunc(object function)
+    object bare_reduce(object function, object reduce)
+    object bare_concatenate(object function)
+    object bare_stack(object function)
 
 cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
                int outs, int threads, bint asked=*) except -1

@@ -29,5 +29,21 @@ def ran(
 
 
 def ufunc(function: Any) -> Any:
-    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`ufuncs.h`)."""
+    """A ufunc of NumPy's, whose loops are called straight where arrays are small (`bare.h`)."""
     return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def reduction(function: Any) -> Any:
+    """Its `reduce`, likewise, along one dim or all."""
+    reduce = function.reduce
+    return bare_reduce(function, reduce) if cython.compiled else reduce  # type: ignore # noqa: F821
+
+
+def concatenate(function: Any) -> Any:
+    """NumPy's `concatenate`, likewise."""
+    return bare_concatenate(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def stack(function: Any) -> Any:
+    """The same of what puts arrays side by side along a new dim."""
+    return bare_stack(function) if cython.compiled else function  # type: ignore # noqa: F821

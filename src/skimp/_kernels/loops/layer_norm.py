@@ -1,0 +1,175 @@
+"""Layer norm and RMS norm of rows; sums are in lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from skimp._kernels.loops.arithmetic import _into, _of, sqrt
+from skimp._kernels.loops.sums import _join, _joined, _sum
+
+
+def normalized(
+    x: Any, w: Any, b: Any, n: Any, eps: Any, centre: Any, mean: Any, rstd: Any, out: Any
+) -> None:
+    """out = each row of x, which lies elsewhere, less its mean if rows are to `centre`, over its
+    deviation, times w, plus b, if these are not None; with the means and one over deviations."""
+    how = 4 * centre + 2 * (w is not None) + (b is not None)
+    rows = rstd.shape[0]
+    if out.shape[0] < 8192:
+        _normalized(
+            _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
+        )
+    else:
+        with cython.nogil:
+            _normalized(
+                _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
+            )
+
+
+def _normalized(
+    x: Any, w: Any, b: Any, n: Any, eps: Any, how: Any, mean: Any, rstd: Any, out: Any, first: Any,
+    last: Any,
+) -> None:  # fmt: skip
+    one, size = 1.0, n
+    for r in range(first, last):
+        at = r * n
+        middle = 0
+        if how & 4:
+            middle = _sum(x, at, n) / size
+            mean[r] = middle
+        scale = one / sqrt(_squares(x, at, n, middle) / size + eps)
+        rstd[r] = scale
+        if how & 3 == 3:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale * w[k] + b[k]
+        elif how & 2:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale * w[k]
+        else:
+            for k in range(n):
+                out[at + k] = (x[at + k] - middle) * scale
+            if how & 1:
+                for k in range(n):
+                    out[at + k] = out[at + k] + b[k]
+
+
+def normalized_back(
+    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
+    dw: Any, db: Any,
+) -> None:  # fmt: skip
+    """out = the gradient of `normalized`'s x, elsewhere; and if `affine` those of w and b, added up
+    over the rows."""
+    rows = rstd.shape[0]
+    if out.shape[0] < 8192:
+        _normalized_back(
+            _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), _into(dw),
+            _into(db), rows,
+        )  # fmt: skip
+    else:
+        with cython.nogil:
+            _normalized_back(
+                _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out),
+                _into(dw), _into(db), rows,
+            )  # fmt: skip
+
+
+def _normalized_back(
+    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
+    dw: Any, db: Any, rows: Any,
+) -> None:  # fmt: skip
+    size = n
+    sums = [0.0] * 2
+    if affine:
+        for k in range(n):
+            dw[k] = 0
+        for k in range(n):
+            db[k] = 0
+    for r in range(rows):
+        at = r * n
+        middle = mean[r] if centre else 0
+        scale = rstd[r]
+        _both_sums(g, x, w, at, n, middle, scale, sums)
+        along = sums[0] / size
+        apart = sums[1] / size if centre else 0
+        if affine:
+            for k in range(n):
+                dw[k] += g[at + k] * ((x[at + k] - middle) * scale)
+            for k in range(n):
+                db[k] += g[at + k]
+        for k in range(n):
+            out[at + k] = (g[at + k] * w[k] - (x[at + k] - middle) * scale * along - apart) * scale
+
+
+def _squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    """The sum of a row's squared distances from a number."""
+    found = 0.0
+    while n > 2048:
+        found += _piece_of_squares(x, at, 2048, middle)
+        at += 2048
+        n -= 2048
+    return found + _piece_of_squares(x, at, n, middle)
+
+
+def _piece_of_squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    rest = 0.0
+    lanes = [rest] * 32
+    stop = at + n
+    while stop - at >= 32:
+        for j in range(32):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 32
+    if n >= 32:
+        _join(lanes)
+    while stop - at >= 8:
+        for j in range(8):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 8
+    while at < stop:
+        rest += (x[at] - middle) * (x[at] - middle)
+        at += 1
+    return _joined(lanes) + rest if n >= 8 else rest
+
+
+def _both_sums(g: Any, x: Any, w: Any, at: Any, n: Any, middle: Any, scale: Any, sums: Any) -> None:
+    """Of g * w, and of that times normalized x; of pieces as above."""
+    one = other = 0.0
+    done = 0
+    while done < n:
+        count = min(2048, n - done)
+        _pieces_of_both(g, x, w, at, done, count, middle, scale, sums)
+        one += sums[0]
+        other += sums[1]
+        done += count
+    sums[0] = one
+    sums[1] = other
+
+
+def _pieces_of_both(
+    g: Any, x: Any, w: Any, at: Any, k: Any, n: Any, middle: Any, scale: Any, sums: Any
+) -> None:
+    rest = also = 0.0
+    lanes, others = [rest] * 32, [also] * 32
+    stop = k + n
+    while stop - k >= 32:
+        for j in range(32):
+            lanes[j] += g[at + k + j] * w[k + j] * ((x[at + k + j] - middle) * scale)
+        for j in range(32):
+            others[j] += g[at + k + j] * w[k + j]
+        k += 32
+    if n >= 32:
+        _join(lanes)
+        _join(others)
+    while stop - k >= 8:
+        for j in range(8):
+            lanes[j] += g[at + k + j] * w[k + j] * ((x[at + k + j] - middle) * scale)
+        for j in range(8):
+            others[j] += g[at + k + j] * w[k + j]
+        k += 8
+    while k < stop:
+        also += g[at + k] * w[k]
+        rest += g[at + k] * w[k] * ((x[at + k] - middle) * scale)
+        k += 1
+    sums[0] = _joined(lanes) + rest if n >= 8 else rest
+    sums[1] = _joined(others) + also if n >= 8 else also

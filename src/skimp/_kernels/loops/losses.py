@@ -1,0 +1,87 @@
+"""Losses of rows at classes; sums are in lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from skimp._kernels.loops.arithmetic import _into, _of, _places, log
+from skimp._kernels.loops.exponentials import _exps, _less, _powers
+from skimp._kernels.loops.places import _lie_outside
+from skimp._kernels.loops.sums import _sum, _top
+
+
+def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any) -> Any:
+    """levels = the logarithms of the sums of exponentials of rows; losses = those less each row's
+    element of its class. Whether it is done, as nothing is where a class is none."""
+    if _lie_outside(classes, n):
+        return False
+    if x.shape[0] < 8192:
+        _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0])
+    else:
+        with cython.nogil:
+            _class_losses(
+                _of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0]
+            )
+    return True
+
+
+def _class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, rows: Any) -> None:
+    room = [0.0] * 2048
+    step = 2048 // n if n <= 2048 else 1
+    first = 0
+    while first < rows:
+        count = min(step, rows - first)
+        for r in range(count):
+            levels[first + r] = _top(x, (first + r) * n, n)
+            if n <= 2048:
+                _less(x, (first + r) * n, n, levels[first + r], room, r * n)
+        if n <= 2048:
+            _exps(room, 0, count * n, room, 0)
+        for r in range(count):
+            at = first + r
+            top = levels[at]
+            level = log(_sum(room, r * n, n) if n <= 2048 else _powers(x, at * n, n, top, room))
+            losses[at] = level - (x[at * n + classes[at]] - top)
+            levels[at] = level + top
+        first += count
+
+
+def class_gradients(
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any
+) -> Any:
+    """out = exp(x - its row's level) times the row's number of `whole`, and less that of its `own`
+    at its class. Whether it is done, as above."""
+    if _lie_outside(classes, n):
+        return False
+    if x.shape[0] < 8192:
+        _class_gradients(
+            _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
+            levels.shape[0],
+        )  # fmt: skip
+    else:
+        with cython.nogil:
+            _class_gradients(
+                _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
+                levels.shape[0],
+            )  # fmt: skip
+    return True
+
+
+def _class_gradients(
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any, rows: Any
+) -> None:
+    step = 2048 // n if n <= 2048 else 1
+    first = 0
+    while first < rows:
+        count = min(step, rows - first)
+        for r in range(first, first + count):
+            _less(x, r * n, n, levels[r], out, r * n)
+        _exps(out, first * n, count * n, out, first * n)
+        for r in range(first, first + count):
+            factor = whole[r]
+            for k in range(r * n, r * n + n):
+                out[k] = out[k] * factor
+            out[r * n + classes[r]] -= own[r]
+        first += count
