@@ -236,6 +236,10 @@ def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_pat
     shutil.copytree(compiled.FOLDER, changed)
     monkeypatch.setattr(compiled, "FOLDER", str(changed))
     assert compiled.place() == before
+    shutil.rmtree(changed / "__pycache__", ignore_errors=True)
+    assert compiled.place() == before
+    (changed / "__pycache__").mkdir()
+    assert compiled.place() == before
     (changed / "draws.pxd").write_text("")
     assert compiled.place() != before
     assert Path(compiled.place()).parent == Path(before).parent == tmp_path / "skimp"

@@ -47,16 +47,20 @@ def place() -> str:
     the processor can do, so that none is loaded that was made for another."""
     versions = sys.version, np.__version__  # whose structures are part of it
     how = *DIRECTIVES, *FLAGS, TEAMS, *versions, platform.machine(), *_abilities()
-    told = "\n".join([*map(source, sorted(os.listdir(FOLDER))), *how])
+    told = "\n".join([*map(source, sources()), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "skimp", name)
 
 
+def sources() -> list[str]:
+    """The files of `loops`, but for what lists their names, and bytecode."""
+    return sorted([name for name in os.listdir(FOLDER) if not name.startswith("__")])
+
+
 def source(name: str) -> str:
-    """What stands in a file of `loops`; nothing where it is a folder, as that of bytecode is."""
-    file = os.path.join(FOLDER, name)
-    return "" if name.startswith("__") else _text(file)
+    """What stands in one of them."""
+    return _text(os.path.join(FOLDER, name))
 
 
 def _text(file: str) -> str:

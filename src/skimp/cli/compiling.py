@@ -87,7 +87,7 @@ def _lacking() -> str | None:
 
 def _joined(kind: str) -> str:
     """All files of loops as one: there they need not import each other."""
-    names = [name for name in sorted(os.listdir(compiled.FOLDER)) if name.endswith(kind)]
+    names = [name for name in compiled.sources() if name.endswith(kind)]
     return _APART.sub("", "\n".join(map(compiled.source, names)))
 
 
