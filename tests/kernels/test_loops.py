@@ -898,7 +898,24 @@ def test_what_attention_drops_is_what_it_drops_without_loops(made: Any) -> None:
 
     for a, b in zip(*ways(made, run), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
-    with skimp.config.using(defer="auto"):
-        x = skimp.ones(40_000)
-        for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
-            assert made_.data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 11), (1, 5, 11), (2, 1, 1, 11), (2, 4, 5, 11)])
+def test_heads_in_groups_have_masks_of_their_own(made: Any, shape: Any) -> None:
+    given = np.random.default_rng(10)
+    q = given.standard_normal((2, 4, 5, 4)).astype("f")
+    k, v = given.standard_normal((2, 2, 2, 11, 4)).astype("f")
+    seen, added = given.random(shape) < 0.6, given.standard_normal(shape).astype("f")
+
+    def run(lib: Any = skimp) -> Any:
+        found = []
+        for mask in (seen, added):
+            parts = [lib.tensor(x).requires_grad_() for x in (q, k, v)]
+            attend = lib.nn.functional.scaled_dot_product_attention
+            y = attend(*parts, lib.tensor(mask), enable_gqa=True)
+            y.square().sum().backward()
+            found += [t.detach().numpy() for t in (y, *[t.grad for t in parts])]
+        return found
+
+    for a, b in zip(ways(made, run)[0], run(torch), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
