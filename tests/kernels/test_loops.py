@@ -522,6 +522,30 @@ def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> 
     assert_array_equal(some[1].numpy(), whole[5:6].numpy())
 
 
+def test_what_is_small_beside_small_exponentials_is_not_lost(made: Any) -> None:
+    x = np.array([[-20, -100, -100], [-15, -90, -16], [-85, -87, -86]], "f")
+    y = np.empty_like(x)
+    made.softmaxes(x.reshape(-1), 3, y.reshape(-1))
+    assert_allclose(y, torch.softmax(torch.tensor(x).double(), 1).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("looped", [True, False])
+def test_gradients_of_one_long_row_have_the_same_bits_each_way(made: Any, looped: bool) -> None:
+    n = 70_000 if made is not loops else 20
+    x, g = np.random.default_rng(5).standard_normal((2, n)).astype("f")
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "loops", lambda: made if looped else None)
+        for shape, defer in (((n,), "never"), ((n,), "always"), ((1, n), "always")):
+            with skimp.config.using(defer=defer):
+                t = skimp.tensor(x).reshape(shape).requires_grad_()
+                y = skimp.softmax(t * 1, -1)
+                (d,) = skimp.autograd.grad(y, t, skimp.tensor(g).reshape(shape) * 1)
+                found.append(d.numpy().reshape(-1))
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
+
+
 _UPDATES: dict[str, Any] = {
     "sgd": lambda o, p: o.SGD(p, lr=0.1, weight_decay=0.1, maximize=True),
     "momentum": lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, weight_decay=0.1),
