@@ -80,6 +80,6 @@ def _sizes(
     *lead, rows, keys = shape
     *_, images, heads, places = 1, 1, *of_mask
     steps = heads * places * (images > 1), places * (heads > 1), int(places > 1)
-    if len(lead) > 2:  # of such a mask there is all
-        lead, steps = [1], (0, rows, 1)
+    if len(lead) > 2:  # of such a mask there is all: its rows are the scores'
+        lead, steps = [1], (rows, 0, 1)
     return np.array((keys, rows, lead[-1], causal, kind, thin, *steps), np.int64)

@@ -116,15 +116,16 @@ def log_softmax(x: Array, y: Array) -> None:
         np.subtract(y, np.log(row_sums(e)), out=y)
 
 
-def _by_onednn(dtype: np.dtype[Any], size: int) -> bool:
-    """Whether oneDNN makes the gradient of so many: loops are sooner than what no team shares."""
+def _by_onednn(dtype: np.dtype[Any], size: int, n: int) -> bool:
+    """Whether oneDNN makes the gradient of so many, in rows of n: loops are sooner than what no
+    team shares, and one row is NumPy's or a loop's, however many dims it has."""
     shared = size >= softmax_onednn.SHARED or compiled.loops() is None
-    return shared and softmax_onednn.takes(dtype, size)
+    return size > n and shared and softmax_onednn.takes(dtype, size)
 
 
 def softmax_back(g: Array, y: Array, d: Array, size: int) -> None:
     """d = the gradient of softmax, whose result is y, of a tensor of `size` elements."""
-    if d.ndim == 2 and _by_onednn(d.dtype, size):
+    if d.ndim == 2 and _by_onednn(d.dtype, size, d.shape[1]):
         softmax_onednn.backward(g, y, d)
     else:
         softmax_back_steps(g, y, d)
@@ -200,7 +201,7 @@ def small_log_softmax(x: Array, shape: tuple[int, ...]) -> Array:
 
 def small_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
     """`softmax_back`."""
-    if g.ndim > 1 and _by_onednn(g.dtype, g.size):
+    if _by_onednn(g.dtype, g.size, g.shape[-1]):
         d = np.empty(g.shape, g.dtype)
         softmax_onednn.backward(g, y, d)
         return d.reshape(shape)

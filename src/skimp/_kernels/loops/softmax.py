@@ -22,8 +22,9 @@ def softmaxes(x: Any, n: Any, out: Any) -> None:
 
 def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
     """Of the elements from `at` to `stop`, which are whole rows. Nothing is taken off before
-    exponentials whose sum says that none is infinite, and none that counts is lost."""
-    one, least, most = 1.0, 1.8626451e-09, 1.2676506e30
+    exponentials whose sum says that none is infinite, and that those lost, below 2**-126, are at
+    most 2**-125 of it."""
+    one, least, most = 1.0, 0.5, 1.2676506e30
     step = 2048 - 2048 % n if 0 < n <= 2048 else n
     while at < stop:
         count = min(step, stop - at)
