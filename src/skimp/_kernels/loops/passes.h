@@ -53,7 +53,7 @@ static int pass_step(PassStep *s, PyObject *tuple, PyObject *operands) {
     PyUFuncObject *u = (PyUFuncObject *)PyTuple_GET_ITEM(tuple, 0);
     int types[PASS_ARGS];
     s->many = (int)PyTuple_GET_SIZE(tuple) - 1;
-    if (s->many > PASS_ARGS || s->many != u->nargs) return 0;
+    if (s->many > PASS_ARGS || s->many != u->nargs || u->nout != 1) return 0;
     for (int i = 0; i < s->many; i++) {
         PyObject *number = PyTuple_GET_ITEM(tuple, i + 1);
         if (!PyLong_CheckExact(number)) return 0;
