@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from numpy._core import umath
 
 import skimp
-from skimp._kernels import bare, compiled, loops
+from skimp._kernels import bare, compiled, loops, sharing
 
 UFUNCS = [
     *[u for u in vars(np).values() if isinstance(u, np.ufunc) and u.nin < 3 and u.nout == 1],
@@ -114,6 +114,20 @@ def test_what_is_no_array_or_another_word_is_the_ufuncs() -> None:
         bare.add(x, x, out=x)
 
 
+def test_bits_are_numpys_where_loops_have_several() -> None:
+    x = np.full((2, 3), 2, np.float32)
+    assert np.array_equal(bare.ufunc(np.logical_xor)(1e-50, x), np.logical_xor(1e-50, x))
+    room = np.random.default_rng(0).standard_normal((999, 4)).astype(np.float32)
+    for pair in room.view(np.complex64):  # (1, 1) beside none, which has no steps
+        a, b = pair[:1].reshape(1, 1), pair[1].reshape(())
+        assert bare.multiply(a, b).tobytes() == np.multiply(a, b).tobytes()
+    pairs = np.tanh(room[:, :2])
+    for ufunc in (np.arccos, np.exp, np.tanh):
+        for x, out in pairs.copy()[:, :, None]:  # which touch
+            want = ufunc(x, out=out).tobytes()
+            assert bare.ufunc(ufunc)(x, out=out).tobytes() == want
+
+
 @pytest.mark.parametrize("shape", [(), (7,), (3, 40), (4, 1, 5), (0, 3)])
 @pytest.mark.parametrize("name", ["add", "maximum", "minimum", "subtract"])
 def test_small_arrays_are_reduced_with_numpys_bits(name: str, shape: Any) -> None:
@@ -134,6 +148,16 @@ def test_small_arrays_are_reduced_with_numpys_bits(name: str, shape: Any) -> Non
                 real = want == want
                 assert np.array_equal(real, got == got)
                 assert got[real].tobytes() == want[real].tobytes()
+
+
+@pytest.mark.parametrize("made", [np.add, bare.add, np.less, bare.less])
+def test_long_arrays_are_shared_whoever_calls(made: Any) -> None:
+    x = np.arange(sharing.FROM, dtype=np.float32)
+    y, like = x[::-1].copy(), made(x[:1], x[:1])
+    out = np.empty(x.shape, like.dtype)
+    assert sharing.ran(made, (x, y), out)
+    assert np.array_equal(out, made(x, y))
+    assert np.array_equal(sharing.made(made, x, y), out)
 
 
 def test_small_arrays_are_joined_as_by_numpy() -> None:

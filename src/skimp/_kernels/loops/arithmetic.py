@@ -7,9 +7,12 @@ from typing import Any
 import cython
 
 if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
-    from math import sqrt as root  # noqa: F401
+    import math
 
-    from numpy import float32, float64, ldexp, log, sqrt  # noqa: F401
+    import numpy as np
+
+    root, log, sqrt, ldexp = math.sqrt, np.log, np.sqrt, np.ldexp
+    float32, float64 = np.float32, np.float64
 
     def _of(x: Any) -> Any:
         """Where an array's numbers are, to be read; and to be written."""

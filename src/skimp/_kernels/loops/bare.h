@@ -64,9 +64,11 @@ static inline int bare_take(PyObject *a, int type, BareOperand *to) {
         return PyArray_TYPE(array) == type;
     }
     if (PyFloat_CheckExact(a)) {
-        if (type == NPY_FLOAT) to->number.f = (float)PyFloat_AS_DOUBLE(a);
-        else if (type == NPY_DOUBLE) to->number.d = PyFloat_AS_DOUBLE(a);
+        double value = PyFloat_AS_DOUBLE(a);
+        if (type == NPY_FLOAT) to->number.f = (float)value;
+        else if (type == NPY_DOUBLE) to->number.d = value;
         else return 0;
+        if (type == NPY_FLOAT && to->number.f == 0 && value != 0) return 0; /* true to `logical_` */
     } else if (PyLong_CheckExact(a)) {
         int overflow;
         long whole = PyLong_AsLongAndOverflow(a, &overflow);
@@ -88,8 +90,13 @@ static inline int bare_take(PyObject *a, int type, BareOperand *to) {
     return 1;
 }
 
+static inline int bare_is_one_shape(const npy_intp *a, const npy_intp *b, int ndim) {
+    while (ndim && a[ndim - 1] == b[ndim - 1]) ndim--;
+    return ndim == 0;
+}
+
 static inline int bare_is_alike(const BareOperand *a, const BareOperand *b) {
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(npy_intp)) == 0;
+    return a->ndim == b->ndim && bare_is_one_shape(a->shape, b->shape, a->ndim);
 }
 
 /* How often the loop runs, and by how much the smaller operand moves within and between the runs,
@@ -101,7 +108,7 @@ static npy_intp bare_runs(const BareOperand *whole, const BareOperand *part, npy
     npy_intp n = 1;
     *within = 1;
     while (own && *shape == 1) shape++, own--;
-    if (memcmp(shape, whole->shape + ndim - own, own * sizeof(npy_intp)) == 0) {
+    if (bare_is_one_shape(shape, whole->shape + ndim - own, own)) {
         *between = 0;
         return whole->size / part->size;
     }
@@ -109,7 +116,7 @@ static npy_intp bare_runs(const BareOperand *whole, const BareOperand *part, npy
     *between = 1;
     if (part->ndim != ndim) return 0;
     while (ndim && part->shape[ndim - 1] == 1) ndim--;
-    if (memcmp(part->shape, whole->shape, ndim * sizeof(npy_intp)) != 0) return 0;
+    if (!bare_is_one_shape(part->shape, whole->shape, ndim)) return 0;
     while (ndim) n *= whole->shape[--ndim];
     return n;
 }
@@ -155,6 +162,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     }
     n = size = in[whole].size;
     if (size == 0 || size > BARE_MOST) goto ufunc;
+    if (size == 1 && PyTypeNum_ISCOMPLEX(type)) goto ufunc; /* bits depend on steps */
     for (i = 0; i < nin; i++) {
         within[i] = 1;
         between[i] = -1; /* as far as a run goes */
@@ -178,13 +186,14 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
         array = (PyArrayObject *)out;
         if (!bare_is_dense(out) || PyArray_TYPE(array) != loop->made ||
             !PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) != in[whole].ndim ||
-            memcmp(PyArray_DIMS(array), in[whole].shape, in[whole].ndim * sizeof(npy_intp)) != 0)
+            !bare_is_one_shape(PyArray_DIMS(array), in[whole].shape, in[whole].ndim))
             goto ufunc;
-        for (i = 0; i < nin; i++) /* each element is read before it is written over */
+        for (i = 0; i < nin; i++) /* each element is read before it is written over; of what only
+                                     touches loops have other bits, as if it overlapped */
             if ((PyArray_BYTES(array) != in[i].data || in[i].size != size ||
                  PyArray_ITEMSIZE(array) != item) &&
-                PyArray_BYTES(array) + PyArray_NBYTES(array) > in[i].data &&
-                in[i].data + in[i].size * item > PyArray_BYTES(array))
+                PyArray_BYTES(array) + PyArray_NBYTES(array) >= in[i].data &&
+                in[i].data + in[i].size * item >= PyArray_BYTES(array))
                 goto ufunc;
         Py_INCREF(out);
     }
@@ -256,7 +265,7 @@ static PyObject *bare_reduce_call(PyObject *self, PyObject *const *args, size_t 
     own = PyArray_DIMS(x);
     item = PyArray_ITEMSIZE(x);
     if (axis == Py_None) {
-                for (i = 0; i < ndim; i++) shape[i] = 1;
+        for (i = 0; i < ndim; i++) shape[i] = 1;
         if (keepdims == Py_False) ndim = 0;
     } else {
         dim = 0;
@@ -314,7 +323,7 @@ static PyObject *bare_join(PyObject *self, PyObject *const *args, Py_ssize_t giv
     type = PyArray_TYPE(first);
     if (axis < 0) axis += ndim + anew;
     if (type < 0 || type >= BARE_TYPES || axis < 0 || axis >= ndim + anew) goto numpy;
-    memcpy(shape, PyArray_DIMS(first), ndim * sizeof(npy_intp));
+    for (i = 0; i < ndim; i++) shape[i] = PyArray_DIM(first, i);
     for (k = 1; k < many; k++) {
         if (!bare_is_dense(arrays[k])) goto numpy;
         array = (PyArrayObject *)arrays[k];

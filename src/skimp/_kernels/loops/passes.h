@@ -47,13 +47,18 @@ static int pass_operand(PassOperand *p, PyObject *o, npy_intp n, npy_intp room) 
 
 /* The loop for these types, the first as NumPy takes it; whether there is one. */
 static int pass_step(PassStep *s, PyObject *tuple, PyObject *operands) {
-    if (!PyTuple_CheckExact(tuple)) return 0;
+    if (!PyTuple_CheckExact(tuple) || PyTuple_GET_SIZE(tuple) < 2 ||
+        Py_TYPE(PyTuple_GET_ITEM(tuple, 0)) != &PyUFunc_Type)
+        return 0;
     PyUFuncObject *u = (PyUFuncObject *)PyTuple_GET_ITEM(tuple, 0);
     int types[PASS_ARGS];
     s->many = (int)PyTuple_GET_SIZE(tuple) - 1;
-    if (s->many > PASS_ARGS || s->many != u->nargs) return 0;
+    if (s->many > PASS_ARGS || s->many != u->nargs || u->nout != 1) return 0;
     for (int i = 0; i < s->many; i++) {
-        s->args[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(tuple, i + 1));
+        PyObject *number = PyTuple_GET_ITEM(tuple, i + 1);
+        if (!PyLong_CheckExact(number)) return 0;
+        s->args[i] = (int)PyLong_AsLong(number);
+        if (s->args[i] < 0 || s->args[i] >= PyTuple_GET_SIZE(operands)) return 0;
         types[i] = PyArray_TYPE((PyArrayObject *)PyTuple_GET_ITEM(operands, s->args[i]));
     }
     for (int k = 0; k < u->ntypes; k++) {
@@ -61,7 +66,7 @@ static int pass_step(PassStep *s, PyObject *tuple, PyObject *operands) {
         while (i < s->many && u->types[k * s->many + i] == types[i]) i++;
         if (i < s->many) continue;
         s->loop = u->functions[k];
-        s->data = u->data[k];
+        s->data = u->data ? u->data[k] : NULL;
         return 1;
     }
     return 0;
@@ -99,6 +104,7 @@ static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp 
                       int registers, int outs, int threads, int asked) {
     Passes p;
     if (!PyArray_API && _import_array() < 0) return -1;
+    if (!PyUFunc_API && _import_umath() < 0) return -1;
     if (!PyTuple_CheckExact(steps) || !PyTuple_CheckExact(operands)) return 0;
     npy_intp many = PyTuple_GET_SIZE(operands);
     p.many = (int)PyTuple_GET_SIZE(steps);
