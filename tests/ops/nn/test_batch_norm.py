@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import skimp
+from skimp._kernels import channels_compiled
 from skimp._kernels.channels_compiled import adds
 from skimp.config import config
 from tests.support.frames import frames_of
@@ -426,3 +427,28 @@ def test_running_statistics_of_images_that_are_not_there(shape: tuple[int, ...])
         found.append([a.numpy() for a in (made, *running)])
     for theirs, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-6)
+
+
+def test_running_statistics_are_moved_when_all_channels_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal between a few channels and others leaves all as they were."""
+    if not adds(np.dtype(np.float32)):
+        pytest.skip("no compiled loops")
+
+    def interrupted(work: Any, threads: int) -> None:
+        work()
+        raise KeyboardInterrupt
+
+    x = np.random.default_rng(0).standard_normal((4, 16, 96, 96), dtype=np.float32)
+    norm = [lib.nn.BatchNorm2d(16) for lib in (torch, skimp)]
+    with monkeypatch.context() as patch:
+        patch.setattr(channels_compiled, "share", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            norm[1](skimp.tensor(x))
+    assert not norm[1].running_mean.any()
+    norm[0](torch.tensor(x))
+    norm[1](skimp.tensor(x))
+    for name in ("running_mean", "running_var"):
+        want, got = [getattr(one, name).numpy() for one in norm]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
