@@ -339,7 +339,7 @@ def test_batch_norm_is_pytorchs(
 
     found = []
     for defer, piece in (("always", 1 << 19), ("never", 64)):
-        monkeypatch.setattr(channels_compiled, "_PIECE", piece)
+        monkeypatch.setattr(channels_compiled, "PIECE", piece)
         with config.using(defer=defer, threads=2, threads_from=0):
             found.append(run(skimp))
     for one, other, theirs in zip(*found, run(torch), strict=True):

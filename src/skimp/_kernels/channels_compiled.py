@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 _FLOAT: Final = np.dtype(np.float32)
 _DOUBLE: Final = np.dtype(np.float64)
-_PIECE: Final = 1 << 19  # elements of channels that one call goes through
+PIECE: Final = 1 << 19  # elements of channels that one call goes through
 _NOTHING: Final = None, None, None, 0.0, 0.0
 
 
@@ -103,10 +103,10 @@ def normed_back(
 def _each(loop: Any, args: tuple[Any, ...], channels: int, size: int, threads: int) -> None:
     """`loop` for all channels, of so many elements: a few at a time where these are many, so that
     a signal comes between, and threads share them."""
-    if size <= _PIECE:
+    if size <= PIECE:
         loop(*args, 0, channels)
         return
-    step = max(1, channels * _PIECE // size)
+    step = max(1, channels * PIECE // size)
     starts = iter(range(0, channels, step))  # shared by the threads: next() is atomic
 
     def work() -> None:

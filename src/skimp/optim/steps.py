@@ -130,6 +130,8 @@ def number(value: Any) -> Any:
     """An option as a Python number, or as several, where it may be a tensor."""
     if isinstance(value, Tensor):
         return value.item()
+    if isinstance(value, float):  # NumPy's is one, too, beside which float32 becomes float64
+        return float(value)
     return tuple(map(number, value)) if isinstance(value, (tuple, list)) else value
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import skimp
+from skimp._kernels import channels_compiled
+from skimp._kernels.channels_compiled import adds
 from skimp.config import config
 from tests.support.frames import frames_of
 
@@ -367,14 +369,17 @@ def test_norms_of_images_that_lie_otherwise_are_not_ops(norm: str, how: str) -> 
     assert not {"standard_back", "mean", "var"} & set(names)
 
 
-def test_large_numbers_channels_last_are_normalized() -> None:
-    """Their squares are beyond float32."""
+def test_large_numbers_are_normalized() -> None:
+    """Their squares are beyond float32, in which rows are added up without loops."""
     x = skimp.from_numpy(_far([0.0, 2.0, 5.0], (4, 3, 40, 40))) * 1e22
-    for norm in (
-        lambda t: skimp.nn.functional.batch_norm(t, None, None, training=True),
-        lambda t: skimp.nn.functional.group_norm(t, 3),
-    ):
-        y = norm(x.contiguous(memory_format=skimp.channels_last))
+    last = x.contiguous(memory_format=skimp.channels_last)
+    made = [
+        skimp.nn.functional.batch_norm(last, None, None, training=True),
+        skimp.nn.functional.group_norm(last, 3),
+    ]
+    if adds(np.dtype(np.float32)):
+        made.append(skimp.nn.functional.batch_norm(x, None, None, training=True))
+    for y in made:
         assert abs(float(y.var(correction=0)) - 1) < 1e-3
 
 
@@ -422,3 +427,28 @@ def test_running_statistics_of_images_that_are_not_there(shape: tuple[int, ...])
         found.append([a.numpy() for a in (made, *running)])
     for theirs, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-6)
+
+
+def test_running_statistics_are_moved_when_all_channels_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal between a few channels and others leaves all as they were."""
+    if not adds(np.dtype(np.float32)):
+        pytest.skip("no compiled loops")
+
+    def interrupted(work: Any, threads: int) -> None:
+        work()
+        raise KeyboardInterrupt
+
+    x = np.random.default_rng(0).standard_normal((4, 16, 96, 96), dtype=np.float32)
+    norm = [lib.nn.BatchNorm2d(16) for lib in (torch, skimp)]
+    with monkeypatch.context() as patch:
+        patch.setattr(channels_compiled, "share", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            norm[1](skimp.tensor(x))
+    assert not norm[1].running_mean.any()
+    norm[0](torch.tensor(x))
+    norm[1](skimp.tensor(x))
+    for name in ("running_mean", "running_var"):
+        want, got = [getattr(one, name).numpy() for one in norm]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)

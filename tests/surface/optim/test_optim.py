@@ -573,3 +573,16 @@ def test_lbfgs_notes_its_state_in_pytorchs_order(iterations: int) -> None:
         return seen
 
     assert keys(skimp) == keys(oracle)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax"])
+def test_numbers_of_numpy_are_those_of_python(name: str) -> None:
+    found = []
+    for kind in (float, np.float64):
+        p = skimp.linspace(0, 1, 7).requires_grad_()
+        optimizer = getattr(skimp.optim, name)([p], lr=kind(0.1), weight_decay=kind(0.01))
+        for _ in range(3):
+            p.grad = skimp.linspace(1, 3, 7)
+            optimizer.step()
+        found.append(p.detach().numpy())
+    np.testing.assert_array_equal(*found)

@@ -505,13 +505,17 @@ def normalized(
 ) -> tuple[Any, ...]:
     """(moments, mean, rstd, a, b, x * a + b), the last None if it is not to be `made`: of the
     moments of x, which has rows, if there are no others. Moves the `running` statistics, if any."""
+    found = None
     if whole is None and x is not None and channels_compiled.adds(x.dtype):
+        once = x.size <= channels_compiled.PIECE  # else a signal may come when some have been moved
         moving = *kept(momentum, x.dtype)[::-1], n / max(1, n - 1)
         found = channels_compiled.normed(
-            x, eps, weight, bias, running, moving, made, threads_for(x.size, _PASSES)
-        )
-        if found is not None:
+            x, eps, weight, bias, running if once else (), moving, made,
+            threads_for(x.size, _PASSES),
+        )  # fmt: skip
+        if found is not None and (once or not running):
             return found
+        whole = None if found is None else found[0]
     if whole is None:
         assert x is not None
         cut = x.shape[:2]
@@ -523,6 +527,8 @@ def normalized(
         own_part = kept(momentum, running[0].dtype)[1]
         for own, step in zip(running, steps(whole, momentum, n, dtype), strict=True):
             np.add(np.multiply(own, own_part), step, out=own)
+    if found is not None:
+        return found
     mean, var = whole
     numbers = mean, *line(mean, var, eps, weight, bias)
     mean, rstd, a, b = [v.astype(dtype) for v in numbers]
