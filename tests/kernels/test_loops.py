@@ -711,6 +711,31 @@ def test_what_a_team_shares_is_what_pytorch_computes(n: int) -> None:
         assert_array_equal(one, other)
 
 
+OPS: dict[str, Any] = {
+    "x + y": lambda x, y, out: x + y,
+    "exp": lambda x, y, out: x.exp(),
+    "out=": lambda x, y, out: skimp.add(x, y, out=out),
+    "in place": lambda x, y, out: out.sub_(y),
+    "in place, of one": lambda x, y, out: out.tanh_(),
+    "maximum": lambda x, y, out: skimp.maximum(x, y),
+}
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("n", [sharing.FROM + 1, 150_001])
+@pytest.mark.parametrize("name", OPS)
+def test_a_team_shares_a_long_ufunc_whichever_way_it_goes(
+    made: Any, name: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = _Noting(made)
+    monkeypatch.setattr(compiled, "loops", lambda: noting)
+    x, y, out = [skimp.full((n,), value) for value in (1.0, 2.0, 3.0)]
+    out.numpy()
+    with skimp.config.using(threads=2):
+        OPS[name](x, y, out).numpy()
+    assert "ran" in noting.asked
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_works_alone() -> None:
     """OpenMP's threads are not there."""
