@@ -21,6 +21,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
+from skimp._engine.memory.ledger import KEPT, host
 from skimp._kernels import (
     activation,
     channels_compiled,
@@ -767,10 +768,16 @@ def test_a_forked_child_works_alone(done: str) -> None:
     subprocess.run([sys.executable, "-c", text], check=True, timeout=100)
 
 
-def test_long_results_begin_with_a_line_of_the_cache() -> None:
-    x = skimp.ones(40_000)
-    for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
-        assert made_.data_ptr() % 64 == 0
+@pytest.mark.parametrize("kept_below", [KEPT, 1 << 17])
+def test_long_results_begin_with_a_line_of_the_cache(
+    kept_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a budget knows them; they are not copied for it."""
+    with skimp.config.using(defer="never"):
+        x = skimp.ones(40_000)
+        monkeypatch.setattr(host, "kept_below", kept_below)
+        for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
+            assert made_.data_ptr() % 64 == 0
 
 
 def test_steps_for_rows_have_numpys_bits(made: Any) -> None:

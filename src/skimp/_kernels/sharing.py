@@ -52,7 +52,7 @@ _NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(uf
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
 TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
-_LINE: Final = 64  # bytes
+LINE: Final = 64  # bytes, of the cache
 _FAR: Final = 1e30  # what every type holds is nearer to 0
 
 
@@ -86,8 +86,8 @@ def made(ufunc: Any, *arrays: Any) -> Any:
         if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
             return ufunc(*arrays)
     dtype = _BOOL if known in _PREDICATES else like.dtype
-    room = np.empty(like.size * dtype.itemsize + _LINE, np.uint8)
-    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % _LINE)
+    room = np.empty(like.size * dtype.itemsize + LINE, np.uint8)
+    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % LINE)
     if not ran(ufunc, arrays, out):
         ufunc(*arrays, out=out)
     return out

@@ -121,7 +121,7 @@ def worth(seconds: float) -> float:
         if _missed < _WAKE:
             return 0.0
         _missed = 0.0
-        _awake = now  # from here on there is a team, also if a signal's handler raises before `done`
+        _awake = now  # there is a team from here on, also where a handler raises before `done`
     return now
 
 
