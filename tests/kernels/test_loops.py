@@ -21,6 +21,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import skimp
+from skimp._engine.memory.ledger import KEPT, host
 from skimp._kernels import (
     activation,
     channels_compiled,
@@ -739,9 +740,35 @@ def test_what_a_team_shares_is_what_pytorch_computes(n: int) -> None:
         assert_array_equal(one, other)
 
 
+OPS: dict[str, Any] = {
+    "x + y": lambda x, y, out: x + y,
+    "exp": lambda x, y, out: x.exp(),
+    "out=": lambda x, y, out: skimp.add(x, y, out=out),
+    "in place": lambda x, y, out: out.sub_(y),
+    "in place, of one": lambda x, y, out: out.tanh_(),
+    "maximum": lambda x, y, out: skimp.maximum(x, y),
+}
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("n", [sharing.FROM + 1, 150_001])
+@pytest.mark.parametrize("name", OPS)
+def test_a_team_shares_a_long_ufunc_whichever_way_it_goes(
+    made: Any, name: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = _Noting(made)
+    monkeypatch.setattr(compiled, "loops", lambda: noting)
+    x, y, out = [skimp.full((n,), value) for value in (1.0, 2.0, 3.0)]
+    out.numpy()
+    with skimp.config.using(threads=2):
+        OPS[name](x, y, out).numpy()
+    assert "ran" in noting.asked
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_works_alone() -> None:
-    """OpenMP's threads are not there."""
+@pytest.mark.parametrize("done", ["done", "interrupted"])
+def test_a_forked_child_works_alone(done: str) -> None:
+    """OpenMP's threads are not there, also if nobody heard of the end of what they did."""
     if compiled.loops() is None:
         pytest.skip("nothing is compiled")
     text = """
@@ -750,8 +777,14 @@ def test_a_forked_child_works_alone() -> None:
         skimp.set_num_threads(2)
         x = np.ones(1 << 20, "f")
         teams._WAKE = 0
-        assert sharing.ran(np.add, (x, x), np.empty_like(x))
-        assert teams._awake > 0
+        def interrupted(*_): raise KeyboardInterrupt
+        done = teams.done
+        teams.done = NAME
+        try:
+            assert sharing.ran(np.add, (x, x), np.empty_like(x))
+        except KeyboardInterrupt:
+            pass
+        teams.done = done
         pid = os.fork()
         if not pid:
             out = np.empty_like(x)
@@ -759,13 +792,20 @@ def test_a_forked_child_works_alone() -> None:
             os._exit(int((out != 2).any()))
         assert os.waitpid(pid, 0)[1] == 0
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(text)], check=True, timeout=100)
+    text = textwrap.dedent(text).replace("NAME", done)
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=100)
 
 
-def test_long_results_begin_with_a_line_of_the_cache() -> None:
-    x = skimp.ones(40_000)
-    for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
-        assert made_.data_ptr() % 64 == 0
+@pytest.mark.parametrize("kept_below", [KEPT, 1 << 17])
+def test_long_results_begin_with_a_line_of_the_cache(
+    kept_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a budget knows them; they are not copied for it."""
+    with skimp.config.using(defer="never"):
+        x = skimp.ones(40_000)
+        monkeypatch.setattr(host, "kept_below", kept_below)
+        for made_ in (x + x, x * 2, x.exp(), x < x, 1 - x):
+            assert made_.data_ptr() % 64 == 0
 
 
 def test_steps_for_rows_have_numpys_bits(made: Any) -> None:

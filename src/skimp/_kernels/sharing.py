@@ -47,12 +47,12 @@ COSTS: Final[dict[Any, float]] = {
         _SLOW,
     ),
 }
-# as they are, and behind what calls them straight
-_NUMPYS: Final = {**dict(zip(COSTS, COSTS, strict=True)), **{bare.ufunc(u): u for u in COSTS}}
+# Of each, and of what calls its loops straight (`Kernel.fn` is that), NumPy's.
+_NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(ufunc))}
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
 TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
-_LINE: Final = 64  # bytes
+LINE: Final = 64  # bytes, of the cache
 _FAR: Final = 1e30  # what every type holds is nearer to 0
 
 
@@ -78,16 +78,16 @@ def made(ufunc: Any, *arrays: Any) -> Any:
     cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice
     as long.
     """
+    known = _NUMPYS.get(ufunc)
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
-    own = _NUMPYS.get(ufunc)
-    if own is None or like.dtype.char not in "fd" or not like.flags.c_contiguous:
+    if known is None or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)
     for a in arrays:
         if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
             return ufunc(*arrays)
-    dtype = _BOOL if own in _PREDICATES else like.dtype
-    room = np.empty(like.size * dtype.itemsize + _LINE, np.uint8)
-    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % _LINE)
+    dtype = _BOOL if known in _PREDICATES else like.dtype
+    room = np.empty(like.size * dtype.itemsize + LINE, np.uint8)
+    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % LINE)
     if not ran(ufunc, arrays, out):
         ufunc(*arrays, out=out)
     return out
@@ -95,8 +95,8 @@ def made(ufunc: Any, *arrays: Any) -> Any:
 
 def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
     """Write ufunc(*arrays) by its loop, on a team where that is worth it; whether it is done."""
-    loops, shape, own = compiled.loops(), out.shape, _NUMPYS.get(ufunc)
-    if loops is None or own is None or out.size < FROM:
+    loops, shape, known = compiled.loops(), out.shape, _NUMPYS.get(ufunc)
+    if loops is None or known is None or out.size < FROM:
         return False
     read: list[Any] = []
     for a in arrays:
@@ -108,29 +108,29 @@ def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
             return False
         read += (a,)
     outs = len(read)
-    steps = ((own, *range(outs + 1)),)
-    cost = out.size * COSTS[own]
+    steps = ((known, *range(outs + 1)),)
+    cost = out.size * COSTS[known]
     began = teams.worth(cost) if config.threads > 1 and alone() else 0.0
     threads = team() if began else 1
     found: bool = loops.ran(steps, (*read, out), out.size, out.size, outs, outs, threads)
-    if began:
+    if began and found:
         teams.done(began, cost)
     return found
 
 
 def listed(ufunc: Any, arrays: Sequence[Any], out: Array) -> Shared | None:
     """`ran` as a call of C that is still to be made, where a team shares it."""
-    loops, own = compiled.loops(), _NUMPYS.get(ufunc)
+    loops, known = compiled.loops(), _NUMPYS.get(ufunc)
     n, outs = out.size, len(arrays)
-    if loops is None or own is None or n < FROM or config.threads < 2:
+    if loops is None or known is None or n < FROM or config.threads < 2:
         return None
     for a in arrays:
         if type(a) is not np.ndarray or (a.ndim and a.shape != out.shape):
             return None
-    asked = ((own, *range(outs + 1)),), (*arrays, out), n, n, outs, outs
-    if not loops.ran(*asked, 1, True) or not (began := begun(n, COSTS[own])):
+    asked = ((known, *range(outs + 1)),), (*arrays, out), n, n, outs, outs
+    if not loops.ran(*asked, 1, True) or not (began := begun(n, COSTS[known])):
         return None
-    return Shared((loops.ran, *asked, team()), began, n * COSTS[own])
+    return Shared((loops.ran, *asked, team()), began, n * COSTS[known])
 
 
 def begun(elements: int, cost: float) -> float:

@@ -111,7 +111,7 @@ def worth(seconds: float) -> float:
     They do while they are awake. They are woken where works of which none was shared, for they
     slept, would have saved together what that costs.
     """
-    global _asked, _missed
+    global _asked, _awake, _missed
     now = perf_counter()
     if now < _until:
         return 0.0
@@ -121,6 +121,7 @@ def worth(seconds: float) -> float:
         if _missed < _WAKE:
             return 0.0
         _missed = 0.0
+        _awake = now  # there is a team from here on, also where a handler raises before `done`
     return now
 
 

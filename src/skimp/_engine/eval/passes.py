@@ -38,8 +38,8 @@ def run_passes(
     taken: bool = loops.ran(*asked, threads, True)
     if taken:
         at_once([(loops.ran, *asked, threads, False), *then])
-    if began:
-        teams.done(began, n * passes.cost)
+        if began:
+            teams.done(began, n * passes.cost)
     for room in rooms:
         give(room)
     return taken

@@ -23,7 +23,7 @@ from skimp._engine.tensor.fields import Held, Shown, show_first, whole
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
-from skimp._kernels import shaping
+from skimp._kernels import shaping, sharing
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -336,7 +336,8 @@ def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
 
 def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
-    if not array.flags.owndata and array.base is not None and array.base.nbytes != array.nbytes:
+    base = None if array.flags.owndata else array.base
+    if base is not None and base.nbytes - array.nbytes not in (0, sharing.LINE):  # `sharing.made`
         array = array.copy(order="K")
     shape = array.shape
     if array.size == 0 or (array.flags.c_contiguous and 1 not in shape):

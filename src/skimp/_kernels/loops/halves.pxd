@@ -13,7 +13,7 @@ cpdef widened(const unsigned short[::1] x, unsigned int[::1] bits, float[::1] ou
 @cython.locals(i=Py_ssize_t, u=cython.uint, low=float, none=float, top=cython.uint,
                normal=cython.uint, small=cython.uint, more=cython.uint, v=float)
 cdef void _widened(const unsigned short[::1] x, unsigned int[::1] bits, float[::1] out,
-                   Py_ssize_t first, Py_ssize_t last) noexcept
+                   Py_ssize_t first, Py_ssize_t last) noexcept nogil
 
 @cython.locals(i=Py_ssize_t, u=cython.uint, near=cython.uint, infinite=cython.uint,
                nan=cython.uint)
