@@ -235,6 +235,9 @@ def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_pat
     changed = tmp_path / "loops"
     shutil.copytree(compiled.FOLDER, changed)
     monkeypatch.setattr(compiled, "FOLDER", str(changed))
+    (changed / "._draws.py").write_bytes(b"\xff")  # another system's, and an editor's
+    (changed / ".draws.py.swp").write_bytes(b"\xff")
+    (changed / ".ipynb_checkpoints").mkdir()
     assert compiled.place() == before
     (changed / "draws.pxd").write_text("")
     assert compiled.place() != before
