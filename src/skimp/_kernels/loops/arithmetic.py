@@ -7,9 +7,11 @@ from typing import Any
 import cython
 
 if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
-    from math import sqrt as root  # noqa: F401
+    import math
 
-    from numpy import float32, float64, ldexp, log, sqrt  # noqa: F401
+    from numpy import float32 as float32, float64, ldexp as ldexp, log as log, sqrt as sqrt
+
+    root = math.sqrt
 
     def _of(x: Any) -> Any:
         """Where an array's numbers are, to be read; and to be written."""
