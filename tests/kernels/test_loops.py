@@ -508,6 +508,15 @@ def test_rows_of_exponentials_are_as_near_as_pytorchs(made: Any, name: str, n: i
 
 
 @pytest.mark.parametrize("name", ROWS)
+def test_rows_of_one_number_have_pytorchs_bits(made: Any, name: str) -> None:
+    x = np.append(ends(5, 20), np.float32(-0.0))
+    y = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        getattr(made, f"{name}es")(x, 1, y)
+    assert_array_equal(y, getattr(torch, name)(torch.tensor(x)[:, None], 1)[:, 0].numpy())
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> None:
     """Small, of one row, as one of many blocks, into a given tensor, from what waits, of a view."""
     x = skimp.tensor(ends(3000, 90))
