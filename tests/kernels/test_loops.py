@@ -236,6 +236,9 @@ def test_the_file_is_one_of_this_source(monkeypatch: pytest.MonkeyPatch, tmp_pat
     changed = tmp_path / "loops"
     shutil.copytree(compiled.FOLDER, changed)
     monkeypatch.setattr(compiled, "FOLDER", str(changed))
+    (changed / "._draws.py").write_bytes(b"\xff")  # another system's, and an editor's
+    (changed / ".draws.py.swp").write_bytes(b"\xff")
+    (changed / ".ipynb_checkpoints").mkdir()
     assert compiled.place() == before
     shutil.rmtree(changed / "__pycache__", ignore_errors=True)
     assert compiled.place() == before
@@ -507,6 +510,15 @@ def test_rows_of_exponentials_are_as_near_as_pytorchs(made: Any, name: str, n: i
         errors = [np.abs(a - true)[some].max() for a in (mine, their)]
         assert errors[0] <= max(errors[1], 1e-6 * np.abs(true[some]).max())
     assert_array_equal(np.isnan(y), np.isnan(ours[0][0]))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_one_number_have_pytorchs_bits(made: Any, name: str) -> None:
+    x = np.append(ends(5, 20), np.float32(-0.0))
+    y = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        getattr(made, f"{name}es")(x, 1, y)
+    assert_array_equal(y, getattr(torch, name)(torch.tensor(x)[:, None], 1)[:, 0].numpy())
 
 
 @pytest.mark.parametrize("name", ROWS)

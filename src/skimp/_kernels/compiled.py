@@ -47,20 +47,16 @@ def place() -> str:
     the processor can do, so that none is loaded that was made for another."""
     versions = sys.version, np.__version__  # whose structures are part of it
     how = *DIRECTIVES, *FLAGS, TEAMS, *versions, platform.machine(), *_abilities()
-    told = "\n".join([*map(source, sources()), *how])
+    told = "\n".join([*sources(".h", ".pxd", ".py"), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "skimp", name)
 
 
-def sources() -> list[str]:
-    """The files of `loops`, but for what lists their names, and bytecode."""
-    return sorted([name for name in os.listdir(FOLDER) if not name.startswith("__")])
-
-
-def source(name: str) -> str:
-    """What stands in one of them."""
-    return _text(os.path.join(FOLDER, name))
+def sources(*kinds: str) -> list[str]:
+    """What stands in the files of `loops` of these kinds, but for the package's own."""
+    names = [one for one in sorted(os.listdir(FOLDER)) if one.endswith(kinds)]  # no editor's
+    return [_text(os.path.join(FOLDER, one)) for one in names if one[0] not in "_."]
 
 
 def _text(file: str) -> str:
@@ -97,8 +93,8 @@ def _found() -> Any:
         return load(file)
     except (ImportError, RuntimeError) as error:
         warnings.warn(
-            f"what `skimp compile` made can't be loaded ({error}); skimp does without it, with the "
-            f"same results: run `skimp compile` again, or remove {file}",
+            f"what `skimp compile` made can't be loaded ({error}); skimp does without it, more "
+            f"slowly and with other last bits: run `skimp compile` again, or remove {file}",
             stacklevel=3,
         )
         return None

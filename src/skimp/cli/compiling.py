@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
         help="make C of the loops that are quicker than NumPy's calls",
         description="Compile skimp's loops for this processor and this Python, with Cython and a "
         "C compiler ($CC, or cc), into the user's cache; programs that start later use them, with "
-        "the same results. SKIMP_COMPILED=never does without.",
+        "the same results but for the last bits of some. SKIMP_COMPILED=never does without.",
         allow_abbrev=False,
     )
 
@@ -87,8 +87,7 @@ def _lacking() -> str | None:
 
 def _joined(kind: str) -> str:
     """All files of loops as one: there they need not import each other."""
-    names = [name for name in compiled.sources() if name.endswith(kind)]
-    return _APART.sub("", "\n".join(map(compiled.source, names)))
+    return _APART.sub("", "\n".join(compiled.sources(kind)))
 
 
 def _made(folder: Path) -> tuple[Path | None, str]:

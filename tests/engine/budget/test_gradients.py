@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp._engine.budget import choice
+from skimp._engine.budget import choice, recipes
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.support.running import default_mode
@@ -69,3 +69,14 @@ def test_with_a_file_such_a_gradient_is_written(monkeypatch: pytest.MonkeyPatch)
     budget.spills = True
     assert budget._evict(w.grad._storage)
     assert w.grad._storage.place is not None
+
+
+def test_a_gradient_of_what_was_written_to_meanwhile_holds_nothing() -> None:
+    """As another thread may, after the price was looked up."""
+    w, x, (one, other) = trained(1024)
+    recipe = w.grad._storage.recipe[0]
+    assert recipes.holds_more(recipe, MIB)
+    one.zero_()
+    other.zero_()
+    x.zero_()
+    assert not recipes.holds_more(recipe, MIB)

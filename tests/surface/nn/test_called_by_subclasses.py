@@ -47,7 +47,8 @@ def telling(base: Any, told: list[Any]) -> Any:
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_recurrent_layers_ask_their_own_methods(kind: str, packed: bool) -> None:
+@pytest.mark.parametrize("begun", [True, False])
+def test_recurrent_layers_ask_their_own_methods(kind: str, packed: bool, begun: bool) -> None:
     x = torch.randn(4, 3, 5)
     hx = torch.randn(1, 3, 6)
     found = []
@@ -59,7 +60,8 @@ def test_recurrent_layers_ask_their_own_methods(kind: str, packed: bool) -> None
         if packed:
             pack = lib.nn.utils.rnn.pack_padded_sequence
             given = pack(given, lib.tensor([2, 4, 3]), enforce_sorted=False)
-        output, last = layer(given, (state, state) if kind == "LSTM" else state)
+        first = (state, state) if kind == "LSTM" else state
+        output, last = layer(given, first if begun else None)
         with pytest.raises(RuntimeError, match="Expected hidden"):
             layer.check_hidden_size(hx=state, expected_hidden_size=(1, 1, 1))
         moved = layer.permute_hidden(last, lib.arange(3).flip(0))

@@ -377,6 +377,9 @@ def holds_more(recipe: Recipe, nbytes: int) -> bool:
     """
     if not recipe.last:
         return False
-    held = {id(s): s for _, there in upstream(recipe) for s in there}
+    try:
+        held = {id(s): s for _, there in upstream(recipe) for s in there}
+    except Lost:  # meanwhile, by another thread's write
+        return False
     made = [len(s) for s in held.values() if s.recipe is not None and s.recipe[0].sources]
     return sum(made) >= nbytes

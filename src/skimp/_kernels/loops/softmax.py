@@ -26,6 +26,10 @@ def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
     most 2**-125 of it."""
     one, least, most = 1.0, 0.5, 1.2676506e30
     step = 2048 - 2048 % n if 0 < n <= 2048 else n
+    if n == 1:  # 1, which a number times one over it need not be; NaN where it is infinite
+        for k in range(at, stop):
+            out[k] = x[k] - x[k] + one
+        at = stop
     while at < stop:
         count = min(step, stop - at)
         _exps(x, at, count, out, at)

@@ -143,8 +143,9 @@ def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
                         if looped
                         else normalization_onednn.backward(*given)
                     )
-                    if sums is not None:
-                        sums[int(number[start, 0])] = found
+                    if sums is None:
+                        continue
+                    sums[int(number[start, 0])] = found
                 if made is not out:
                     out[...] = made
             return

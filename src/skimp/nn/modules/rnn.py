@@ -273,9 +273,8 @@ class RNNBase(Module):
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
         if hidden is None:
-            self.check_input(input, sizes)
             shape = self.get_expected_hidden_size(input, sizes)
-            return (ops.zeros(shape, dtype=input.dtype, device=input.device),)
+            hidden = (ops.zeros(shape, dtype=input.dtype, device=input.device),)
         self.check_forward_args(input, hidden[0], sizes)
         return hidden  # type: ignore[no-any-return]
 
@@ -363,11 +362,10 @@ class LSTM(RNNBase):
         self, hidden: Any, input: Tensor, sizes: Tensor | None
     ) -> tuple[Tensor, ...]:
         if hidden is None:
-            self.check_input(input, sizes)
             like: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
             shape = self.get_expected_hidden_size(input, sizes)
             cells = self.get_expected_cell_size(input, sizes)
-            return ops.zeros(shape, **like), ops.zeros(cells, **like)
+            hidden = ops.zeros(shape, **like), ops.zeros(cells, **like)
         self.check_forward_args(input, hidden, sizes)
         return hidden  # type: ignore[no-any-return]
 
