@@ -668,7 +668,7 @@ def bits(a: Any) -> Any:
     return a.view(FLOATS.get(a.dtype.char, np.uint8))
 
 
-@pytest.mark.parametrize("ufunc", sharing.COSTS, ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("ufunc", sorted(sharing.COSTS, key=str), ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize("char", FLOATS)
 def test_numpys_loops_give_the_same_bits_however_a_run_is_cut(
     made: Any, ufunc: Any, char: str
