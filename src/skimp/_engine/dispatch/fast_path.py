@@ -23,7 +23,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import repeats, shaping, sharing
+from skimp._kernels import compiled, repeats, shaping, sharing
 from skimp._kernels.halves import retyped
 from skimp.config import config
 
@@ -224,7 +224,7 @@ def _over_text(names: _Names, apart: str) -> Lines:
 
 def _run_text(names: _Names, kernel: str, indent: str) -> Lines:
     """The lines that run a kernel on whole arrays: a long ufunc by its own loop, if there is C."""
-    loop = f"{kernel}.ufunc is None or not ran({kernel}.fn, ({names.passed},), array)"
+    loop = f"compiled.loops() is None or not ran({kernel}.fn, ({names.passed},), array)"
     return [
         f"{indent}if array.nbytes < long or {loop}:",
         f"{indent}    {kernel}.fn({names.passed}, out=array)",
@@ -367,7 +367,7 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
 
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
-        "Tensor": Tensor, "as_type": as_type, "check": row.check,
+        "Tensor": Tensor, "as_type": as_type, "check": row.check, "compiled": compiled,
         "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
         "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
         "ordinary": ORDINARY, "ran": sharing.ran, "recording": row.recording, "row": row,

@@ -24,7 +24,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, sharing
+from skimp._kernels import bare, compiled, sharing
 from skimp._kernels.halves import retyped
 from skimp._kernels.threads import quietly
 from skimp.config import config
@@ -113,7 +113,7 @@ def _call_over(kernel: Kernel, args: tuple[Any, ...], target: Tensor) -> None:
             read += (a._skimp_array(),)
         else:
             read += (run.operand(constant(a, target._dtype), kernel, mine.shape),)
-    if kernel.ufunc is None or not sharing.ran(kernel.fn, read, mine):
+    if compiled.loops() is None or not sharing.ran(kernel.fn, read, mine):
         quietly(partial(kernel.fn, *read, out=mine))
 
 

@@ -18,7 +18,7 @@ from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import BRIEF, Plan
 from skimp._engine.eval.runner import Runner, share_plan
 from skimp._engine.interrupts import insist
-from skimp._kernels import bare, shaping, sharing, teams
+from skimp._kernels import bare, compiled, shaping, sharing, teams
 from skimp._kernels.scratch import give, spares, take
 from skimp._kernels.threads import Call, at_once, quietly, whole
 from skimp.config import config
@@ -142,7 +142,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        if kernel.ufunc is None or not sharing.ran(kernel.fn, read, out):
+        if compiled.loops() is None or not sharing.ran(kernel.fn, read, out):
             quietly(partial(kernel.fn, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)

@@ -130,22 +130,22 @@ def contiguous_array(t: Tensor) -> Array:
 
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """The gradient of `softmax` on small arrays."""
-    if g._np is None:
+    if (whole := g._np) is None:
         return middle_rows(kernels.softmax_back_rows, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return small_columns(kernels.softmax_back_steps, dim, g, y)
-    return fresh(kernels.small_softmax_back(a, b, g._np.shape), g._dtype)
+    return fresh(kernels.small_softmax_back(a, b, whole.shape), g._dtype)
 
 
 def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """The gradient of `log_softmax` on small arrays."""
-    if g._np is None:
+    if (whole := g._np) is None:
         return middle_rows(kernels.log_softmax_back, dim, g, y)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return small_columns(kernels.log_softmax_back, dim, g, y)
-    return fresh(kernels.small_log_softmax_back(a, b, g._np.shape), g._dtype)
+    return fresh(kernels.small_log_softmax_back(a, b, whole.shape), g._dtype)
 
 
 def _pair_of_rows(g: Any, y: Any, dim: Any) -> tuple[Array | None, Array | None]:

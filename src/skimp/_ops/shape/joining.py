@@ -261,8 +261,9 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
     found = arrays_of(tensors)
     if found is None or type(dim) is not int or not found[1]:
         return None
+    arrays = found[0]
     try:
-        made = bare.stack(found[0], dim)
+        made = bare.stack(arrays, dim) if dim or arrays[0].ndim else np.array(arrays)
     except ValueError:  # shapes or a dim that don't fit: the general way has PyTorch's words
         return None
     return fresh(made if made.flags.c_contiguous else np.ascontiguousarray(made), tensors[0]._dtype)
