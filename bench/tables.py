@@ -153,8 +153,8 @@ def _alone(results: Results, names: list[str]) -> str:
     if not told:
         return ""
     return (
-        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`), dropout and a few other"
-        f" loops are C's (`skimp compile`): {', '.join(told)}."
+        " Convolutions, products and GELU are oneDNN's (`skimp[onednn]`), dropout, norms,"
+        f" optimizers and other loops are C's (`skimp compile`): {', '.join(told)}."
     )
 
 
