@@ -49,8 +49,13 @@ def place() -> str:
     how = *DIRECTIVES, *FLAGS, TEAMS, *versions, platform.machine(), *_abilities()
     told = "\n".join([*sources(".h", ".pxd", ".py"), *how])
     name = f"loops-{source_hash(told.encode()).hex()}{EXTENSION_SUFFIXES[0]}"
+    return os.path.join(_cache(), name)
+
+
+def _cache() -> str:
+    """The folder of what the user's `skimp compile` has made."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "skimp", name)
+    return os.path.join(base, "skimp")
 
 
 def sources(*kinds: str) -> list[str]:
@@ -83,6 +88,8 @@ def loops() -> Any:
 
 @cache
 def _found() -> Any:
+    if not os.path.isdir(_cache()):  # nothing was ever made: sources and processor are not read
+        return None
     try:
         file = place()
     except OSError:  # no sources: they are in an archive, or only their bytecode is there

@@ -22,27 +22,32 @@ def put(source: Array, out: Array) -> bool:
     """Convert all elements, rounded to the nearest, ties to even; whether it is done. Not done is
     what is neither float32 to a half type nor float16 to float32, of one shape each, row by row.
     """
-    pair = source.dtype.char + out.dtype.char
-    if pair not in _PAIRS or out.size < _FEW or (loops := compiled.loops()) is None:
+    if (loops := _loops(source, out.dtype)) is None or source.shape != out.shape:
         return False
-    if source.shape != out.shape or not (source.flags.c_contiguous and out.flags.c_contiguous):
+    if not (source.flags.c_contiguous and out.flags.c_contiguous):
         return False
-    if pair == "ef":
+    if out.dtype.char == "f":
         flat = out.reshape(-1)
         loops.widened(source.reshape(-1).view(_BITS), flat.view(_WIDE), flat)
     else:
-        loop = loops.halved if pair == "fe" else loops.brain_halved
+        loop = loops.halved if out.dtype.char == "e" else loops.brain_halved
         loop(source.reshape(-1).view(_WIDE), out.reshape(-1).view(_BITS))
     return True
 
 
 def retyped(x: Array, dtype: np.dtype[Any]) -> Array:
     """`x.astype(dtype)` of an array that lies row by row."""
-    if x.dtype.char + dtype.char in _PAIRS and x.size >= _FEW and x.flags.c_contiguous:
-        made = np.empty(x.shape, dtype)
-        if put(x, made):
-            return made
-    return x.astype(dtype)
+    if _loops(x, dtype) is None or not x.flags.c_contiguous:
+        return x.astype(dtype)
+    made = np.empty(x.shape, dtype)
+    put(x, made)
+    return made
+
+
+def _loops(x: Array, dtype: np.dtype[Any]) -> Any:
+    """The loops, where they are there, make one type of the other, and enough is to be made."""
+    few = x.size < _FEW or x.dtype.char + dtype.char not in _PAIRS
+    return None if few else compiled.loops()
 
 
 _PAIRS: Final = frozenset({"fe", "ef", f"f{_BRAIN.char}"})
