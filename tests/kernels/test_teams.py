@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
     monkeypatch.setattr(teams, "_awake", 0.0)
     monkeypatch.setattr(teams, "_missed", 0.0)
-    monkeypatch.setattr(teams, "_asked", 0.0)
+    monkeypatch.setattr(teams, "_close", 0.0)
     return clock
 
 
@@ -49,15 +49,17 @@ def test_all_work_together_as_long_as_nobody_is_late(clock: Clock) -> None:
 
 
 def test_who_sleeps_is_woken_for_what_is_long_alone(clock: Clock) -> None:
-    def together(long: bool) -> bool:
-        assert (teams.size(4, long) == 4) is (teams.gathered(long) is not None)
-        return teams.size(4, long) == 4
+    def together(seconds: float) -> bool:
+        found = teams.size(4, seconds) == 4
+        assert (teams.gathered(seconds) is not None) is found
+        clock.wall += 2 * (teams._SPIN + seconds)  # what was missed is forgotten
+        return found
 
-    assert [together(long) for long in (True, False)] == [True, False]
+    short, long = 0.5 * teams._WAKE, 2 * teams._WAKE
+    assert [together(seconds) for seconds in (long, short)] == [True, False]
     clock.work(0.5)
-    assert together(False)
-    clock.wall += 2 * teams._SPIN
-    assert not together(False)
+    assert together(short)
+    assert not together(short)
 
 
 def test_a_short_work_does_not_ask_for_the_time_of_a_core(
@@ -131,9 +133,9 @@ def test_a_team_that_is_disbanded_stays_so(clock: Clock) -> None:
 def test_short_works_close_to_each_other_wake_who_sleeps(clock: Clock) -> None:
     seconds = teams._WAKE  # of which half would be saved
     assert not teams.worth(seconds)
-    clock.wall += 2 * teams._CLOSE
+    clock.wall += seconds + 2 * teams._SPIN
     assert not teams.worth(seconds)
-    clock.wall += 0.5 * teams._CLOSE
+    clock.wall += seconds + 0.9 * teams._SPIN  # they would have been awake
     assert teams.worth(seconds)
     assert not teams.worth(seconds)  # what was missed is forgotten
     teams.done(clock.wall, seconds)
@@ -153,3 +155,36 @@ def test_who_is_late_with_short_works_has_them_rest(clock: Clock) -> None:
     teams.done(began, seconds)
     assert teams.size(4) == 1
     assert not teams.worth(1.0)
+
+
+def test_that_who_sleeps_is_late_is_no_reason_to_rest_at_first(clock: Clock) -> None:
+    def wake() -> None:
+        seconds = 20e-6
+        while not (began := teams.worth(seconds)):
+            clock.wall += seconds
+        clock.wall += teams._WAKE + teams._NEAR
+        clock.core += teams._WAKE + teams._NEAR
+        teams.done(began, seconds)
+
+    teams._account = teams._CREDIT
+    wake()
+    assert teams.worth(1e-6)  # they are there
+    while teams.worth(1e-6):  # as often as they slept again
+        clock.wall += 2 * teams._SPIN
+        wake()
+    clock.resting()
+    wake()
+    assert teams.worth(1e-6)
+
+
+def test_memory_that_is_waited_for_is_no_reason_to_rest(clock: Clock) -> None:
+    began = teams.worth(0.01)
+    clock.wall += 0.05
+    clock.core += 0.05
+    teams.done(began, 0.01)
+    assert teams.size(4) == 4
+    began = teams.worth(0.01)
+    clock.wall += 0.05
+    clock.core += 0.005
+    teams.done(began, 0.01)  # who is waited for asleep has none
+    assert teams.size(4) == 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from skimp._kernels import onednn, shaping, teams
 from skimp._kernels.onednn_runs import Runs
-from skimp._kernels.products_onednn import LONG
+from skimp._kernels.products_onednn import EACH
 from skimp._kernels.threads import alone
 
 Array = np.ndarray[Any, Any]
@@ -61,10 +61,10 @@ def prepared(a: Lies, b: Lies, out: Lies) -> Make | None:
         return None
     if _runs(a, b, out, 1) is None:
         return None
-    count, long = math.prod(a[0][:-2]), multiplications >= LONG
+    count, seconds = math.prod(a[0][:-2]), multiplications * EACH
 
     def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool = False) -> None:
-        team = math.gcd(teams.size(threads, long), count) if threads > 1 and alone() else 1
+        team = math.gcd(teams.size(threads, seconds), count) if threads > 1 and alone() else 1
         runs = _runs(a, b, out, team) or _runs(a, b, out, 1)  # of which not all are kept
         assert runs is not None
         runs.make((at_a, at_b, at_out), team)

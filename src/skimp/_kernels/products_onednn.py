@@ -19,10 +19,10 @@ from skimp._kernels import onednn, shaping, signals, teams
 
 Array = np.ndarray[Any, Any]
 
-# Multiplications from which several threads pay: what comes next on one finds a part of the result
-# in another core's cache.
-_SHARED: Final = 1 << 22
-LONG: Final = 1 << 24  # and from which those that sleep are woken for it
+# Multiplications from which several threads pay, who are awake: 25 us on one thread, 15 to 19 on
+# two (half as many 15 and 12, but what comes next finds a part of the result in another's cache).
+_SHARED: Final = 1 << 21
+EACH: Final = 15e-12  # seconds of one, by which it is known whether who sleeps is woken
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
 # threads share is added up in pieces that it leaves whole, however few results there are.
 _DEEP: Final = 256
@@ -39,9 +39,9 @@ _at: Final[Any] = ctypes.c_char.from_buffer
 Ints = tuple[int, ...]
 # Rows and depth, how far it begins in the factors and the result in bytes, whether it is added.
 Part = tuple[int, int, int, int, int, bool]
-# Each factor's kind, how far the three's runs are apart, whether threads share the product (2: who
-# sleeps too), the parts that it is made in, and whether there are no gaps between runs.
-Cut = tuple[bytes, bytes, int, int, int, int, tuple[Part, ...], bool]
+# Each factor's kind, how far the three's runs are apart, how long one thread takes where several
+# share the product (else 0), the parts that it is made in, whether there are no gaps between runs.
+Cut = tuple[bytes, bytes, int, int, int, float, tuple[Part, ...], bool]
 # The addresses of the factors and the result, how many threads may share it, whether it is added.
 Make = Callable[[int, int, int, int, bool], None]
 Prepared = tuple[Make, bool, bool, bool]
@@ -85,7 +85,7 @@ def prepared(
 
     def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool) -> None:
         apart = signals.here.apart  # asked by each thread before its first: which makes it so
-        began = teams.gathered(shared > 1) if apart and shared and threads > 1 else None
+        began = teams.gathered(shared) if apart and shared and threads > 1 else None
         if began is None:
             put(1)
         elif teams.told.size == threads:
@@ -142,7 +142,7 @@ def _cut(kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: I
     thin = m < THIN and one[0] == b"N" and other[0] == b"T"
     if m * k * n <= SMALL and not thin:
         return None
-    shared = (m * k * n >= _SHARED) + (m * k * n >= LONG)
+    shared = m * k * n * EACH if m * k * n >= _SHARED else 0.0
     piece = _DEEP if shared else k
     rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
     parts = [

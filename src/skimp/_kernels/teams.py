@@ -8,12 +8,12 @@ before all is done.
 
 So an account is kept of what teams save, about half of what each piece of work takes, and of what
 waiting costs, and they rest once it is overdrawn. Late is who is waited for without a core: at the
-end of work the others are waited for awake at first, for .1 to .4 ms (`onednn`), then asleep. On a
-quiet machine that happens too, once in some hundred works, where the scheduler puts two threads on
-one core: 3 ms, of which a rest would make a hundred.
+end of work the others are waited for awake at first, for .3 to 1 ms, then asleep. On a quiet
+machine that happens too, once in some hundred works, where the scheduler puts two threads on one
+core: 3 ms, of which a rest would make a hundred.
 
-And whoever has had no work for a while sleeps, and takes 50 us to be woken: what is not long is
-shared only while they are awake.
+And whoever has had no work for a while sleeps, and takes 50 to 150 us to be woken: that is done
+for what is long, or comes again and again.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from time import perf_counter, thread_time
 from typing import Final
 
 _LATE: Final = 200e-6  # seconds, as all here
-_AWAKE: Final = 0.4e-3  # the longest time for which others are waited for awake
+_AWAKE: Final = 0.4e-3  # what of a wait that ends asleep is passed awake
+_CREDIT: Final = 0.5e-3  # what it holds at first, and after a rest: that they are woken costs, too
 _MOST: Final = 10e-3  # what the account holds at most: three slices of the scheduler's
 _SHORT: Final = 0.02
-_WAKE: Final = 100e-6  # what has to be saved for who sleeps to be woken,
-_CLOSE: Final = 300e-6  # by works of which none comes later than so after another
+_WAKE: Final = 100e-6  # what has to be saved for who sleeps to be woken
 _NEAR: Final = 50e-6  # later than expected when nobody was late
-_SPIN: Final = 150e-6  # how long they are awake after work, at least: `onednn` says
+_SPIN: Final = 300e-6  # how long they are awake after work, at least
 _LONG: Final = 1.0
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-# How long threads wait awake: 100 us on a Zen 5, 330 on a Zen 4. Three hundred times as long unless
-# it is told.
-_TURNS: Final = ("GOMP_SPINCOUNT", "10000")
+# How long threads wait awake: 300 us on a Zen 5, 380 on a Sapphire Rapids, 1 ms on a Zen 4. Ten
+# times as long in PyTorch, a hundred times unless it is told.
+_TURNS: Final = ("GOMP_SPINCOUNT", "30000")
 
 
 class _Told(local):
@@ -48,13 +48,20 @@ class _Told(local):
     size = 0
 
 
+class _Began(local):
+    """What this thread had had of a core when the long work began that it shares."""
+
+    core = 0.0
+
+
 told: Final = _Told()
-_account = 0.0  # what working together has saved since the last rest, less what it cost
+_here: Final = _Began()
+_account = _CREDIT  # what working together has saved since the last rest, less what it cost
 _rest = _SHORT  # how long the last rest was
 _until = -_LONG  # when it ends
 _awake = -_LONG  # until when the others are
 _missed = 0.0  # what would have been saved since they sleep, by works close to each other
-_asked = -_LONG  # when the last of these was
+_close = -_LONG  # until when the next of these has to come
 
 
 @contextmanager
@@ -73,12 +80,9 @@ def patience() -> Iterator[None]:
         del os.environ[_TURNS[0]]
 
 
-def size(threads: int, long: bool = True) -> int:
-    """How many of so many threads work together now: all, or one."""
-    if threads < 2:
-        return 1
-    now = perf_counter()
-    return threads if now >= _until and (long or now < _awake) else 1
+def size(threads: int, seconds: float = _LONG) -> int:
+    """How many of so many threads work together now on what takes one so long: all, or one."""
+    return threads if threads > 1 and worth(seconds) else 1
 
 
 def begin() -> tuple[float, float]:
@@ -86,10 +90,10 @@ def begin() -> tuple[float, float]:
     return perf_counter(), thread_time()
 
 
-def gathered(long: bool) -> tuple[float, float] | None:
-    """The same, where all work together now, as `size` says; None where one works alone."""
-    now = perf_counter()
-    return (now, thread_time()) if now >= _until and (long or now < _awake) else None
+def gathered(seconds: float) -> tuple[float, float] | None:
+    """The same, where all work together now, as `worth` says; None where one works alone."""
+    now = worth(seconds)
+    return (now, thread_time()) if now else None
 
 
 def end(began: tuple[float, float]) -> None:
@@ -97,43 +101,55 @@ def end(began: tuple[float, float]) -> None:
     last time if they worked for less than a second since.
     """
     now = perf_counter()
-    worked = now - began[0]
-    if worked >= _LATE:  # else nobody was late, and what the thread had of a core is not asked
-        worked = thread_time() - began[1]
-    waited = now - began[0] - worked
-    late = waited >= _LATE
-    _enter(now, max(worked - _AWAKE, 0.0) / 2 - waited if late else worked / 2)
+    took = now - began[0]
+    if took < _LATE:  # nobody was late, and what the thread had of a core is not asked
+        _enter(now, took / 2)
+    else:
+        _judge(now, took, thread_time() - began[1])
 
 
 def worth(seconds: float) -> float:
     """When work begins that takes one thread so long, where all work together on it now; else 0.
 
     They do while they are awake. They are woken where works of which none was shared, for they
-    slept, would have saved together what that costs.
+    slept, and none came later after another than they would have been awake, would have saved
+    together what that costs.
     """
-    global _asked, _awake, _missed
+    global _awake, _close, _missed
     now = perf_counter()
     if now < _until:
         return 0.0
     if now >= _awake:
-        _missed = seconds / 2 + (_missed if now < _asked + _CLOSE else 0.0)
-        _asked = now
+        _missed = seconds / 2 + (_missed if now < _close else 0.0)
+        _close = now + 2 * seconds + _SPIN  # memory that is waited for may double it
         if _missed < _WAKE:
             return 0.0
         _missed = 0.0
         _awake = now  # there is a team from here on, also where a handler raises before `done`
+    if seconds >= _LATE:
+        _here.core = thread_time()
     return now
 
 
 def done(began: float, seconds: float) -> None:
-    """Enter work that `worth` let all do: who waits awake has a core, so what the thread had of one
-    does not tell whether another was late, but what the work takes does."""
+    """Enter work that `worth` let all do. In a short one who is waited for is waited for awake: so
+    what the thread had of a core does not tell whether another was late, but what it takes does. A
+    long one may take several times what is said, where it is memory that is waited for."""
     now = perf_counter()
     took = now - began
-    if took <= 2 * seconds + _NEAR:
+    if seconds >= _LATE:
+        _judge(now, took, thread_time() - _here.core)
+    elif took <= 2 * seconds + _NEAR:
         _enter(now, min(seconds, took) / 2)
     else:
         _enter(now, seconds - took)
+
+
+def _judge(now: float, took: float, worked: float) -> None:
+    """Enter a work that took so long, in which this thread had so much of a core."""
+    waited = took - worked
+    late = waited >= _LATE
+    _enter(now, max(worked - _AWAKE, 0.0) / 2 - waited if late else worked / 2)
 
 
 def _enter(now: float, saved: float) -> None:
@@ -143,7 +159,7 @@ def _enter(now: float, saved: float) -> None:
     _awake = now + _SPIN
     _account = min(_account + saved, _MOST)
     if _account < 0:
-        _account = 0.0
+        _account = _CREDIT
         _rest = min(2 * _rest, _LONG) if now < _until + _LONG else _SHORT
         _until = now + _rest
 
