@@ -668,18 +668,26 @@ def bits(a: Any) -> Any:
     return a.view(FLOATS.get(a.dtype.char, np.uint8))
 
 
+LIMITS = (0, np.inf), (-0.0, 0.0), (-0.5, 0.25), (np.nan, 1)
+
+
 @pytest.mark.parametrize("ufunc", sorted(sharing.COSTS, key=str), ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize("char", FLOATS)
 def test_numpys_loops_give_the_same_bits_however_a_run_is_cut(
     made: Any, ufunc: Any, char: str
 ) -> None:
-    given = np.random.default_rng(5)
-    x, y = given.standard_normal((2, 5_003)).astype(char)
-    x[given.integers(0, x.size, 99)] = given.choice(np.array(ODD, char), 99)
-    y[given.integers(0, x.size, 99)] = given.choice(np.array(ODD, char), 99)
+    some = np.random.default_rng(5)
+    x, y = some.standard_normal((2, 5_003)).astype(char)
+    x[some.integers(0, x.size, 99)] = some.choice(np.array(ODD, char), 99)
+    y[some.integers(0, x.size, 99)] = some.choice(np.array(ODD, char), 99)
     two, pairs = np.array(2, char), [(x, y), (x, np.array(2, char))]
     with np.errstate(all="ignore"):
-        for args in [(x,), (abs(x),)] if ufunc.nin == 1 else [*pairs, (two, abs(x))]:
+        given = {
+            1: [(x,), (abs(x),)],
+            2: [*pairs, (two, abs(x))],
+            3: [(x, np.array(low, char), np.array(high, char)) for low, high in LIMITS],
+        }
+        for args in given[ufunc.nin]:
             wanted = ufunc(*args)
             for block, threads in ((x.size, 1), (700, 3), (64, 1)):
                 out = np.empty_like(wanted)
@@ -740,9 +748,11 @@ def test_what_a_team_shares_is_what_pytorch_computes(n: int) -> None:
         x, y = [lib.from_numpy(a.copy()).clone() for a in given]
         with skimp.config.using(threads=3):
             found = [x + y, x * 2.5, 1.5 - x, x / y, x < y, x == 1, -x, abs(x), x + 1e30]
+            found += [lib.relu(x), lib.nn.functional.hardtanh(x, -0.5, 0.25)]
             z = x * 2 + y
             z = (z * z - y) * x
             z += y
+            z = (lib.relu(z) - y).relu() * 2
             z.mul_(x)
             kept = z.clone()
             kept = kept * y  # over what is not needed any more
@@ -759,6 +769,9 @@ OPS: dict[str, Any] = {
     "in place": lambda x, y, out: out.sub_(y),
     "in place, of one": lambda x, y, out: out.tanh_(),
     "maximum": lambda x, y, out: skimp.maximum(x, y),
+    "relu": lambda x, y, out: x.relu(),
+    "relu_": lambda x, y, out: out.relu_(),
+    "a plan with relu": lambda x, y, out: (x * 2 - y).relu() * y,
 }
 
 

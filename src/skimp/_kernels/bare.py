@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from numpy._core import multiarray
+from numpy._core import multiarray, umath
 
 from skimp._kernels import compiled
 
@@ -67,6 +67,7 @@ _FEW: Final = 16  # arrays that are soonest stacked as a list of them
 
 
 # names that are no public ones
+clip: Final[Any] = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`
 einsum: Final[Any] = getattr(multiarray, "c_einsum", np.einsum)
 count_nonzero: Final[Callable[[Any], int]] = getattr(
     multiarray, "count_nonzero", np.count_nonzero

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numpy._core import umath
 
 from skimp._kernels import bare, compiled, sharing
 from skimp._kernels.scratch import give, take
@@ -276,8 +275,7 @@ def frac(x: Array, *, out: Array) -> None:
     bare.subtract(x, out, out=out)
 
 
-_clip: Any = getattr(umath, "clip", None)  # the ufunc of `ndarray.clip`; no public name
-CLIP: Final[Any] = _clip and bare.ufunc(_clip)
+CLIP: Final[Any] = bare.clip and bare.ufunc(bare.clip)
 _FAR: Final = 1e30
 _LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 

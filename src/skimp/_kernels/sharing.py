@@ -5,6 +5,7 @@ by its own loops, and loops of ours that are told how many threads run them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,6 +36,7 @@ COSTS: Final[dict[Any, float]] = {
             *(np.add, np.subtract, np.multiply, np.divide, np.negative, np.absolute, np.square),
             *(np.maximum, np.minimum, np.fmax, np.fmin, np.positive, np.copysign, np.reciprocal),
             *(np.sqrt, np.floor, np.ceil, np.trunc, np.rint),
+            *(() if bare.clip is None else (bare.clip,)),
         ),
         BRIEF,
     ),
@@ -48,12 +50,13 @@ COSTS: Final[dict[Any, float]] = {
     ),
 }
 # Of each, and of what calls its loops straight (`Kernel.fn` is that), NumPy's.
-_NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(ufunc))}
+NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(ufunc))}
 _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
 TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
 LINE: Final = 64  # bytes, of the cache
-_FAR: Final = 1e30  # what every type holds is nearer to 0
+_FAR: Final = 1e30  # what every type holds is nearer to 0,
+_ENDS: Final = (inf, -inf)  # or one of these
 
 
 class Shared(NamedTuple):
@@ -78,7 +81,7 @@ def made(ufunc: Any, *arrays: Any) -> Any:
     cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice
     as long.
     """
-    known = _NUMPYS.get(ufunc)
+    known = NUMPYS.get(ufunc)
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
     if known is None or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)
@@ -93,15 +96,18 @@ def made(ufunc: Any, *arrays: Any) -> Any:
     return out
 
 
-def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
-    """Write ufunc(*arrays) by its loop, on a team where that is worth it; whether it is done."""
-    loops, shape, known = compiled.loops(), out.shape, _NUMPYS.get(ufunc)
+def ran(ufunc: Any, arrays: Sequence[Any], out: Array, numbers: Sequence[float] = ()) -> bool:
+    """Write ufunc(*arrays, *numbers) by its loop, on a team where that is worth it; whether it is
+    done."""
+    loops, shape, known = compiled.loops(), out.shape, NUMPYS.get(ufunc)
     if loops is None or known is None or out.size < FROM:
         return False
     read: list[Any] = []
-    for a in arrays:
+    for a in (*arrays, *numbers) if numbers else arrays:
         if type(a) is not np.ndarray:
-            if type(a) not in _NUMBERS or not -_FAR < a < _FAR or out.dtype.char not in "fd":
+            if type(a) not in _NUMBERS or out.dtype.char not in "fd":
+                return False
+            if not (-_FAR < a < _FAR or a in _ENDS):
                 return False
             a = bare.number(a, out.dtype)
         elif a.ndim and a.shape != shape:
@@ -118,16 +124,19 @@ def ran(ufunc: Any, arrays: Sequence[Any], out: Array) -> bool:
     return found
 
 
-def listed(ufunc: Any, arrays: Sequence[Any], out: Array) -> Shared | None:
+def listed(
+    ufunc: Any, arrays: Sequence[Any], out: Array, numbers: Sequence[float] = ()
+) -> Shared | None:
     """`ran` as a call of C that is still to be made, where a team shares it."""
-    loops, known = compiled.loops(), _NUMPYS.get(ufunc)
-    n, outs = out.size, len(arrays)
+    loops, known = compiled.loops(), NUMPYS.get(ufunc)
+    n, outs = out.size, len(arrays) + len(numbers)
     if loops is None or known is None or n < FROM or config.threads < 2:
         return None
     for a in arrays:
         if type(a) is not np.ndarray or (a.ndim and a.shape != out.shape):
             return None
-    asked = ((known, *range(outs + 1)),), (*arrays, out), n, n, outs, outs
+    beside = [bare.number(a, out.dtype) for a in numbers]
+    asked = ((known, *range(outs + 1)),), (*arrays, *beside, out), n, n, outs, outs
     if not loops.ran(*asked, 1, True) or not (began := begun(n, COSTS[known])):
         return None
     return Shared((loops.ran, *asked, team()), began, n * COSTS[known])

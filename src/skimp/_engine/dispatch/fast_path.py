@@ -224,9 +224,9 @@ def _over_text(names: _Names, apart: str) -> Lines:
 
 def _run_text(names: _Names, kernel: str, indent: str) -> Lines:
     """The lines that run a kernel on whole arrays: a long ufunc by its own loop, if there is C."""
-    loop = f"compiled.loops() is None or not ran({kernel}.fn, ({names.passed},), array)"
+    told = f"{kernel}.ufunc, ({names.passed},), array, {kernel}.numbers"
     return [
-        f"{indent}if array.nbytes < long or {loop}:",
+        f"{indent}if array.nbytes < long or compiled.loops() is None or not ran({told}):",
         f"{indent}    {kernel}.fn({names.passed}, out=array)",
     ]
 

@@ -113,7 +113,7 @@ def _call_over(kernel: Kernel, args: tuple[Any, ...], target: Tensor) -> None:
             read += (a._skimp_array(),)
         else:
             read += (run.operand(constant(a, target._dtype), kernel, mine.shape),)
-    if compiled.loops() is None or not sharing.ran(kernel.fn, read, mine):
+    if compiled.loops() is None or not sharing.ran(kernel.ufunc, read, mine, kernel.numbers):
         quietly(partial(kernel.fn, *read, out=mine))
 
 

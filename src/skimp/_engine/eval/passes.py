@@ -31,7 +31,7 @@ def run_passes(
     threads = sharing.team() if began else 1
     block = _BLOCK if plan.scratch else n
     rooms = [take(block * threads, dtype) for dtype in plan.scratch]
-    operands = (*prepared.leaves, *prepared.constants, *rooms, *outs)
+    operands = (*prepared.leaves, *prepared.constants, *passes.beside, *rooms, *outs)
     for number, register in passes.filled:
         operands[register][...] = operands[number]
     asked = passes.steps, operands, n, block, passes.registers, passes.outs

@@ -16,7 +16,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import COPY, Array, Kernel, Shape
 from skimp._engine.eval.pieces import Box, Cut, box_of, cuts
-from skimp._kernels import sharing
+from skimp._kernels import bare, sharing
 
 # Brief steps of a plan that take as long as another, which pays for threads from
 # `config.threads_from` elements: a helper takes 60 us to wake, and a call that meets another at the
@@ -50,10 +50,12 @@ Bound = tuple[Any, Any, int]  # a function, what picks its arguments of all oper
 
 
 class Passes(NamedTuple):
-    """What of a plan is told to `loops.ran`: its steps, the registers that are filled with numbers
-    before, the steps' time for each element, and where registers begin and end."""
+    """What of a plan is told to `loops.ran`: its steps, the numbers of their kernels' own (which
+    stand before the registers), the registers that are filled with numbers before, the steps' time
+    for each element, and where registers begin and end."""
 
     steps: tuple[tuple[Any, ...], ...]
+    beside: tuple[Array, ...]
     filled: tuple[tuple[int, int], ...]
     cost: float
     registers: int
@@ -160,15 +162,22 @@ def _passes_of(plan: Plan) -> Passes | None:
     for step in plan.once:
         if step.kernel is not COPY or not leaves <= step.args[0] < first:
             return None
-    steps, cost = [], 0.0
+    steps, cost, beside = [], 0.0, list[Array]()
+    made = *plan.scratch, *plan.outs
+    later = sum([len(step.kernel.numbers) for step in plan.steps])  # which stand before `first`
+    place = [*range(first), *range(first + later, first + later + len(made))]
     for step in plan.steps:
-        ufunc = step.kernel.ufunc
-        if ufunc not in sharing.COSTS or step.kernel.numbers:
+        ufunc = sharing.NUMPYS.get(step.kernel.ufunc)
+        if ufunc is None:
             return None
-        steps.append((ufunc, *step.args, step.out))
+        own = range(first + len(beside), first + len(beside) + len(step.kernel.numbers))
+        beside += [bare.number(a, made[step.out - first]) for a in step.kernel.numbers]
+        steps.append((ufunc, *[place[a] for a in step.args], *own, place[step.out]))
         cost += sharing.COSTS[ufunc]
-    filled = tuple([(step.args[0], step.out) for step in plan.once])
-    return Passes(tuple(steps), filled, cost, first, plan.registers.stop)
+    filled = tuple([(step.args[0], place[step.out]) for step in plan.once])
+    return Passes(
+        tuple(steps), tuple(beside), filled, cost, first + later, plan.registers.stop + later
+    )
 
 
 def steps_of(kernel: Kernel) -> int:

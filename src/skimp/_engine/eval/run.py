@@ -142,7 +142,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
         return
     kernel, read = root.kernel, _operands(root, out.shape)
     if kernel.aliases or not _meets(out, root.leaves):
-        if compiled.loops() is None or not sharing.ran(kernel.fn, read, out):
+        if compiled.loops() is None or not sharing.ran(kernel.ufunc, read, out, kernel.numbers):
             quietly(partial(kernel.fn, *read, out=out))
         return
     value = np.empty(root.shape, root.dtype)
@@ -153,7 +153,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
 def _share_call(root: Expr, out: Array, then: Sequence[Call]) -> bool:
     """Have a team write a kernel of leaves, and make the calls `then`; whether that is done."""
     kernel = root.kernel
-    found = sharing.listed(kernel.fn, _operands(root, out.shape), out)
+    found = sharing.listed(kernel.ufunc, _operands(root, out.shape), out, kernel.numbers)
     if found is None:
         return False
     at_once([found.call, *then])
