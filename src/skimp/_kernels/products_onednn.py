@@ -19,9 +19,9 @@ from skimp._kernels import onednn, shaping, signals, teams
 
 Array = np.ndarray[Any, Any]
 
-# Multiplications from which several threads pay, who are awake: 25 us on one thread, 15 to 19 on
-# two (half as many 15 and 12, but what comes next finds a part of the result in another's cache).
-_SHARED: Final = 1 << 21
+# Multiplications from which several threads pay: what comes next on one finds a part of the result
+# in another core's cache.
+_SHARED: Final = 1 << 22
 EACH: Final = 15e-12  # seconds of one, by which it is known whether who sleeps is woken
 # oneDNN may cut long sums where the number of threads says. Bits must not depend on that, so what
 # threads share is added up in pieces that it leaves whole, however few results there are.
