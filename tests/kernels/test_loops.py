@@ -110,6 +110,26 @@ def test_lines_have_numpys_bits(made: Any, shape: Any, hold: Any, threads: int) 
             assert_array_equal(out.view(np.int32), want.view(np.int32).reshape(out.shape))
 
 
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("low", "high"), [(0.0, None), (-0.1, np.float64(0.7)), (1, -1)])
+def test_what_is_held_has_numpys_bits(
+    made: Any, low: Any, high: Any, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(1).standard_normal(sharing.FROM + 5).astype("f")
+    x[:6] = np.inf, -np.inf, np.nan, -0.0, 0.0, np.float32(0.7)
+    out, other = np.empty_like(x), np.empty_like(x)
+    counting = _Counting(made)
+    for used, to in ((None, other), (counting, out)):
+        monkeypatch.setattr(compiled, "loops", lambda used=used: used)
+        with skimp.config.using(threads=threads):
+            pointwise.clamp(x, low, high, out=to)
+    assert_array_equal(out.view(np.int32), other.view(np.int32))
+    assert counting.threads == {"held": threads}
+    theirs = torch.from_numpy(x).clamp(low, high).numpy()
+    assert_array_equal(out, theirs)
+
+
 @pytest.mark.parametrize("high", [None, 1.0])
 def test_what_passes_has_numpys_bits(made: Any, high: float | None) -> None:
     g, x = np.random.default_rng(1).standard_normal((2, 700)).astype("f")
@@ -789,7 +809,7 @@ class _Counting:
         return run if name in _SHARED else getattr(self.made, name)
 
 
-_SHARED = "lined", "normed", "normed_back", "passed", "summed"
+_SHARED = "held", "lined", "normed", "normed_back", "passed", "summed"
 
 
 @pytest.mark.usefixtures("together")
