@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 
+import skimp
 from skimp._kernels import conv_onednn, conv_products, onednn, teams
 from skimp._kernels.im2col import Window
 from skimp.config import config
@@ -144,3 +146,20 @@ def test_both_gradients_where_one_is_no_product() -> None:
     np.testing.assert_allclose(dx, want, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(dw, total, rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(dw, alone)
+
+
+def test_by_steps_only_what_is_seen_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias = _numbers(3, 9, 13, 12), _numbers(8, 9, 1, 1), _numbers(8)
+    x[:, :, 1], x[:, :, :, 1] = np.inf, np.nan  # what lies between
+    g = _numbers(3, 8, 7, 4)
+    found: list[list[Any]] = []
+    lib: Any
+    for lib in (torch, skimp):
+        given = [lib.tensor(a, requires_grad=True) for a in (x, weight, bias)]
+        with monkeypatch.context() as patch:
+            patch.setattr(conv_onednn, "works_of", None)  # no convolution is asked for
+            y = lib.nn.functional.conv2d(*given, stride=(2, 3))
+            y.backward(lib.tensor(g))
+        found.append([a.detach().numpy() for a in (y, *[each.grad for each in given])])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5)

@@ -87,6 +87,49 @@ def test_what_is_kept_has_numpys_bits(made: Any, threads: int) -> None:
         assert_array_equal(out.view(np.int32), (x * (stays * scale)).view(np.int32))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(2, 3, 700), (12, 5, 9)])
+@pytest.mark.parametrize("hold", [None, (0.0, math.inf), (-1.0, 0.5)])
+def test_lines_have_numpys_bits(made: Any, shape: Any, hold: Any, threads: int) -> None:
+    """Also where they are written over what is read, or added."""
+    given = np.random.default_rng(0)
+    x, more = given.standard_normal((2, *shape)).astype("f")
+    a, b = given.standard_normal((2, shape[1])).astype("f")
+    x[0, 0, :5], b[1] = (np.inf, -np.inf, np.nan, -0.0, 0.0), -0.0
+    rows = [each.reshape(-1, shape[2]) for each in (x, more)]
+    for plus in (None, more):
+        want = x * a[:, None] + b[:, None]
+        want = want if plus is None else want + plus
+        want = want if hold is None else want.clip(*hold)
+        for over in (None, 0, 1):
+            one, other = [each.copy() for each in rows]
+            out = np.empty_like(one) if over is None else (one, other)[over]
+            added = None if plus is None else other
+            held = hold is not None, *(hold or (0, 0))
+            made.lined(one, a, b, added, *held, out, threads)
+            assert_array_equal(out.view(np.int32), want.view(np.int32).reshape(out.shape))
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("low", "high"), [(0.0, None), (-0.1, np.float64(0.7)), (1, -1)])
+def test_what_is_held_has_numpys_bits(
+    made: Any, low: Any, high: Any, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(1).standard_normal(sharing.FROM + 5).astype("f")
+    x[:6] = np.inf, -np.inf, np.nan, -0.0, 0.0, np.float32(0.7)
+    out, other = np.empty_like(x), np.empty_like(x)
+    counting = _Counting(made)
+    for used, to in ((None, other), (counting, out)):
+        monkeypatch.setattr(compiled, "loops", lambda used=used: used)
+        with skimp.config.using(threads=threads):
+            pointwise.clamp(x, low, high, out=to)
+    assert_array_equal(out.view(np.int32), other.view(np.int32))
+    assert counting.threads == {"held": threads}
+    theirs = torch.from_numpy(x).clamp(low, high).numpy()
+    assert_array_equal(out, theirs)
+
+
 @pytest.mark.parametrize("high", [None, 1.0])
 def test_what_passes_has_numpys_bits(made: Any, high: float | None) -> None:
     g, x = np.random.default_rng(1).standard_normal((2, 700)).astype("f")
@@ -312,10 +355,10 @@ def test_sums_of_rows_are_those_of_doubles(made: Any, n: int) -> None:
     x, y = np.random.default_rng(2).standard_normal((2, 3, n)).astype("f")
     x[1], y[1] = 1e30, 3e20
     sums, other = np.empty((2, 2, 3))
-    made.summed(x, y, sums)
+    made.summed(x, y, sums, 1)
     assert_allclose(sums[0], x.sum(1, dtype=float), rtol=1e-13, atol=1e-13)
     assert_allclose(sums[1], (x.astype(float) * y).sum(1), rtol=1e-13, atol=1e-13)
-    loops.summed(x, y, other)
+    loops.summed(x, y, other, 1)
     assert_array_equal(sums.view(np.int64), other.view(np.int64))
 
 
@@ -760,6 +803,56 @@ def test_what_a_team_shares_is_what_pytorch_computes(n: int) -> None:
             results += [r.numpy() for r in found]
     for one, other in zip(ours, theirs, strict=True):
         assert_array_equal(one, other)
+
+
+class _Counting:
+    """The loops, and by how many threads each has been run."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.threads = made, dict[str, int]()
+
+    def __getattr__(self, name: str) -> Any:
+        def run(*args: Any) -> Any:
+            self.threads[name] = args[-1]
+            return getattr(self.made, name)(*args)
+
+        return run if name in _SHARED else getattr(self.made, name)
+
+
+_SHARED = "held", "lined", "normed", "normed_back", "passed", "summed"
+
+
+@pytest.mark.usefixtures("together")
+@pytest.mark.parametrize(
+    ("defer", "shape", "asked"),
+    [
+        ("never", (2, 5, 64, 64), {"normed", "normed_back", "passed"}),
+        ("always", (9, 7, 33, 32), {"normed_back", "lined", "summed"}),
+    ],
+)
+def test_a_team_shares_channels_with_the_same_bits(
+    made: Any, defer: str, shape: Any, asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = np.random.default_rng(8)
+    x, g = given.standard_normal((2, *shape)).astype("f")
+    F = skimp.nn.functional
+
+    def run(threads: int) -> list[bytes]:
+        counting = _Counting(made)
+        monkeypatch.setattr(compiled, "loops", lambda: counting)
+        found: list[Any] = []
+        with skimp.config.using(threads=threads, defer=defer, threads_from=1 << 30):
+            one, weight = skimp.tensor(x, requires_grad=True), skimp.ones(shape[1]) * 1.5
+            old = skimp.zeros(shape[1]), skimp.ones(shape[1])
+            y = F.batch_norm(one * 1, *old, weight, training=True)
+            z = F.relu(y + one).clone()
+            z = z + F.relu(F.batch_norm(z, *old, training=False)) + F.instance_norm(z)
+            z.backward(skimp.tensor(g))
+            found += [z, one.grad, *old]
+        assert {name for name in counting.threads if counting.threads[name] == threads} >= asked
+        return [each.detach().numpy().tobytes() for each in found]
+
+    assert run(1) == run(3)
 
 
 OPS: dict[str, Any] = {

@@ -56,6 +56,8 @@ def threshold_calls(g: Array, x: Array, at: float = 0.0, *, out: Array) -> list[
     """What `threshold_backward` does, as calls of C; none where it is not of float32."""
     if not out.dtype.char == g.dtype.char == x.dtype.char == "f":
         return []
+    if (found := _passing(g, x, at, nan, out)) is not None:
+        return [sharing.as_call(*found)]
     made: list[Call] = []
     used = rooms_of((g, x, out), 2 * _PIECE, _BITS, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):
@@ -94,11 +96,8 @@ def hardtanh_backward(
 
 def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, out: Array) -> None:
     """g where x is above `low`, and below `high` if there is one, and for NaN; else 0."""
-    loops = compiled.taking(g, x, out)
-    if loops is not None and g.shape == x.shape == out.shape:
-        most = nan if high is None else high
-        runs = g.reshape(-1), x.reshape(-1), low, most, out.reshape(-1)
-        sharing.call(loops.passed, out.size, sharing.BRIEF, *runs)
+    if (found := _passing(g, x, low, nan if high is None else high, out)) is not None:
+        sharing.call(*found)
         return
     used = rooms_of((g, x, out), 2 * _PIECE, blends(out.dtype), _BOOL, _BOOL)
     for some, one, to in in_pieces(g, x, out, length=used[0].size):
@@ -108,6 +107,15 @@ def drop_outside(g: Array, x: Array, low: float, high: float | None = None, *, o
             bare.logical_or(mask, bare.greater_equal(one, high, out=above), out=mask)
         drop(mask, some, out=to, room=bits)
     give(used[0])
+
+
+def _passing(g: Array, x: Array, low: float, high: float, out: Array) -> tuple[Any, ...] | None:
+    """The loop of `drop_outside` with what `sharing` is told of it, of float32 that lies alike."""
+    loops = compiled.taking(g, x, out)
+    if loops is None or not g.shape == x.shape == out.shape:
+        return None
+    runs = g.reshape(-1), x.reshape(-1), low, high, out.reshape(-1)
+    return loops.passed, out.size, sharing.BRIEF, *runs
 
 
 def threshold(x: Array, at: float, value: float, *, out: Array) -> None:

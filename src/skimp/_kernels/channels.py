@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import channels_onednn
+from skimp._kernels import channels_compiled, channels_onednn, sharing
 from skimp._kernels.channels_onednn import Limits
 from skimp._kernels.pointwise import CLIP, clamp
 from skimp._kernels.scratch import Scratch, give, giving, spare, take
@@ -33,6 +33,9 @@ def scaled(
 ) -> None:
     """out = x * a + b (+ plus), held between two numbers if they are given, NaN as it is; it may be
     where x is, or what is added. `own`: a and b were made of x's own moments."""
+    if (found := channels_compiled.lined(x, a, b, plus, hold, out)) is not None:
+        sharing.call(*found)
+        return
     if channels_onednn.scaled(x, a, b, out, hold, plus, own):
         return
     if plus is None:
@@ -73,6 +76,8 @@ def calls(
     out: Array,
 ) -> list[Call]:
     """What `scaled` does, as calls of C."""
+    if (found := channels_compiled.lined(x, a, b, plus, hold, out)) is not None:
+        return [sharing.as_call(*found)]
     made = channels_onednn.calls(x, a, b, out, hold, plus, own)
     if made:
         return made

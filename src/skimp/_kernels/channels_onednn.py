@@ -64,7 +64,7 @@ def scaled(
         return False
     team = together(x.size >= SHARED)
     runs = _runs(sizes, True, False, hold, team, plus is not None)
-    at = _apart(sizes[1], x, a, b, out, plus)
+    at = apart(sizes[1], x, a, b, out, plus)
     if runs is None or at is None:
         return False
     runs.make(at, team)
@@ -86,7 +86,7 @@ def calls(
     if sizes is None:
         return []
     runs = _runs(sizes, True, False, hold, 1, plus is not None)
-    at = _apart(sizes[1], x, a, b, out, plus)
+    at = apart(sizes[1], x, a, b, out, plus)
     return [] if runs is None or at is None else runs.calls(at)
 
 
@@ -124,7 +124,7 @@ def _sizes_of(
     return sizes if plus is None or _finite(plus.reshape(rows, -1)) else None
 
 
-def _apart(
+def apart(
     channels: int, x: Array, a: Array, b: Array, out: Array, plus: Array | None
 ) -> list[int] | None:
     """Where they are; None if `out` shares memory with one of the others, but is not an image where
@@ -154,11 +154,11 @@ def _sizes(x: Array, numbers: tuple[Array, ...], *others: Array) -> tuple[int, i
         if number.dtype != _TYPE:
             return None
         lie = *lie, number.shape, number.strides
-    return _sizes_by(shape, lie)
+    return sizes_by(shape, lie)
 
 
 @lru_cache(1024)
-def _sizes_by(shape: tuple[int, ...], lie: Lie) -> tuple[int, int, int] | None:
+def sizes_by(shape: tuple[int, ...], lie: Lie) -> tuple[int, int, int] | None:
     """The same, of images of this shape and the shapes and strides of numbers."""
     dims = {_dim_of(*each) for each in zip(lie[::2], lie[1::2], strict=True)}
     dim = dims.pop()
@@ -184,12 +184,12 @@ def _dim_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
 
 def _plain(a: Array, b: Array) -> bool:
     """Whether all are finite, and the latter not 0."""
-    a, b = a[_once(a.strides)], b[_once(b.strides)]
+    a, b = a[once(a.strides)], b[once(b.strides)]
     return math.isfinite(bare.vdot(a, a) + bare.vdot(b, b)) and bare.count_nonzero(b) == b.size
 
 
 @lru_cache(256)
-def _once(strides: tuple[int, ...]) -> tuple[slice, ...]:
+def once(strides: tuple[int, ...]) -> tuple[slice, ...]:
     """The index that gives each number once."""
     return tuple([slice(None if step else 1) for step in strides])
 

@@ -14,23 +14,27 @@ groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out), bias (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from skimp._kernels import conv_depthwise, conv_lanes, conv_products, onednn, teams
 from skimp._kernels.blas import shares
 from skimp._kernels.conv_lanes import Lanes, lanes
-from skimp._kernels.conv_pieces import ALIGNED, TYPE, Room, Three, room_of, spare_room
+from skimp._kernels.conv_pieces import ALIGNED, TYPE, Room, Three, dense, room_of, spare_room
 from skimp._kernels.conv_works import MOST, TEAM, Work, works_of
 from skimp._kernels.im2col import Ints, Window, working
-from skimp._kernels.scratch import give, spare
+from skimp._kernels.scratch import give, spare, take
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
+
+_SEEN: Final = 1 << 17  # elements of what is copied for products, at most,
+_WIDE: Final = 1 << 15  # and of the weights: of more channels convolutions are as quick
 
 
 # -- the three faces: each says whether oneDNN is there and has made it ---------------------------
@@ -76,6 +80,8 @@ class _Way(NamedTuple):
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
+    if w.seen is not None and _made_of_seen(w, w.seen, asked):
+        return True
     ways: list[_Way] = []
     for face, arrays, bias in asked:
         way = _way_for(face, arrays, w, bias is not None)
@@ -104,6 +110,34 @@ def _made(w: Window, *asked: Asked) -> bool:
         _make(found, rest)
     if some is not None:
         quietly(some.join)
+    return True
+
+
+def _made_of_seen(w: Window, few: Window, asked: Sequence[Asked]) -> bool:
+    """By products, of what a kernel of one tap by steps sees: of a copy without what lies between,
+    where that is not long; whether it is made."""
+    x, weight, _ = asked[0][1]
+    shape = (*x.shape[: -len(few.size)], *few.size)
+    if math.prod(shape) > _SEEN or weight.size > _WIDE:
+        return False
+    products: list[conv_products.Product] = []
+    for face, (x, weight, g), bias in asked:
+        lie = dense(shape, x.itemsize), weight.strides, g.strides
+        types, biased = (x.dtype, weight.dtype, g.dtype), bias is not None
+        way = _way(face, few, len(x), weight.shape, lie, types, biased, config.threads)
+        if way is None or way.product is None or (biased and face == "adjoint"):
+            return False
+        products.append(way.product)
+    room = take(math.prod(shape), TYPE)
+    own = room.reshape(shape)
+    for product, (face, (x, weight, g), bias) in zip(products, asked, strict=True):
+        if face != "adjoint":
+            own[...] = x[w.steps]
+        product.make(own, weight, g, bias)
+        if face == "adjoint":
+            x[...] = 0
+            x[w.steps] = own
+    give(room)
     return True
 
 

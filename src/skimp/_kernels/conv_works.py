@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping
+from skimp._kernels import compiled, onednn, shaping, sharing
 from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Steps, Three, chain, dense
 from skimp._kernels.im2col import LANES, Ints, Window
 from skimp._kernels.scratch import give, take
@@ -381,6 +381,11 @@ class Work:
 
 def add_to_channels(images: Array, bias: Array) -> None:
     """images (n, groups, channels, *size) += bias (groups, channels)."""
+    if images.size >= sharing.FROM and (loops := compiled.taking(images, bias)) is not None:
+        rows, own = images.reshape(len(images) * bias.size, -1), bias.reshape(-1)
+        line = np.ones_like(own), own, None, False, 0, 0  # times one: the bits of a sum
+        sharing.call(loops.lined, images.size, sharing.BRIEF, rows, *line, rows)
+        return
     np.add(images, bias.reshape(*bias.shape, *(1,) * (images.ndim - 3)), out=images)
 
 

@@ -51,6 +51,20 @@ class Window(_Steps):
         moved = any(self.padding) or any([s != 1 for s in self.stride])
         return self.taps == 1 and self.size == self.out and not moved
 
+    @cached_property
+    def seen(self) -> Window | None:
+        """Of a kernel of one tap by steps, and without padding: that of what it sees, without what
+        lies between."""
+        if self.taps > 1 or any(self.padding) or max(self.stride, default=1) == 1:
+            return None
+        return self._replace(size=self.out, stride=(1,) * len(self.out))
+
+    @cached_property
+    def steps(self) -> tuple[Any, ...]:
+        """The index of what one tap sees of images without padding."""
+        places = zip(self.out, self.stride, strict=True)
+        return ..., *[slice(0, (o - 1) * step + 1, step) for o, step in places]
+
     def rows(self, start: int, stop: int) -> tuple[int, int]:
         """The rows (of the first spatial dim, padding included) that output rows start..stop
         read."""

@@ -288,7 +288,9 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     to four times slower beside a number than `clip` is, whose result is the same.
     """
     if x.size >= _LONG and out.dtype.kind == "f" and _is_number(low) and _is_number(high):
-        x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
+        least, most = -np.inf if low is None else low, np.inf if high is None else high
+        if x.size < sharing.FROM or not _held(x, least, most, out):
+            x.clip(least, most, out)
         return
     if out.dtype.kind == "f":
         if type(low) is not np.ndarray and _is_plain(low):
@@ -307,6 +309,15 @@ def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
         x = out
     if high is not None:
         bare.minimum(high, x, out=out)
+
+
+def _held(x: Array, low: Any, high: Any, out: Array) -> bool:
+    """`clamp` between numbers that are none of NaN, by a loop; whether there is one."""
+    loops = compiled.taking(x, out)
+    if loops is None or x.shape != out.shape or not (low == low and high == high):
+        return False
+    sharing.call(loops.held, out.size, sharing.BRIEF, x.reshape(-1), low, high, out.reshape(-1))
+    return True
 
 
 def _is_plain(bound: Any) -> bool:

@@ -76,6 +76,12 @@ def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
     return found
 
 
+def as_call(loop: Callable[..., Any], elements: int, cost: float, *args: Any) -> Call:
+    """What `call` does, as a call of C that is still to be made. What a team takes for it is not
+    entered, for nothing of Python's may follow."""
+    return loop, *args, team() if begun(elements, cost) else 1
+
+
 def made(ufunc: Any, *arrays: Any) -> Any:
     """ufunc(*arrays), of arrays of one type and numbers. The result begins with a line of the
     cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice

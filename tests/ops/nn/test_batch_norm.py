@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import skimp
-from skimp._kernels import channels_compiled
+from skimp._kernels import sharing
 from skimp._kernels.channels_compiled import adds
 from skimp.config import config
 from tests.support.frames import frames_of
@@ -436,14 +436,14 @@ def test_running_statistics_are_moved_when_all_channels_are_made(
     if not adds(np.dtype(np.float32)):
         pytest.skip("no compiled loops")
 
-    def interrupted(work: Any, threads: int) -> None:
-        work()
+    def interrupted(loop: Any, elements: int, cost: float, *args: Any) -> None:
+        loop(*args, 1)
         raise KeyboardInterrupt
 
     x = np.random.default_rng(0).standard_normal((4, 16, 96, 96), dtype=np.float32)
     norm = [lib.nn.BatchNorm2d(16) for lib in (torch, skimp)]
     with monkeypatch.context() as patch:
-        patch.setattr(channels_compiled, "share", interrupted)
+        patch.setattr(sharing, "call", interrupted)
         with pytest.raises(KeyboardInterrupt):
             norm[1](skimp.tensor(x))
     assert not norm[1].running_mean.any()

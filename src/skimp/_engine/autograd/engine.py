@@ -31,7 +31,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.dtypes import FLOATING
 from skimp._engine.tensor.tensor import Tensor, empty
-from skimp._kernels import bare
+from skimp._kernels import bare, sharing
 from skimp._kernels.locks import reentrant
 from skimp._kernels.threads import quietly
 
@@ -286,7 +286,8 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 and have._base is None
             ):
                 s.version += 1
-                _add_arrays(x, y, x)
+                if x.nbytes < sharing.BYTES or not sharing.ran(_add_arrays, (x, y), x):
+                    _add_arrays(x, y, x)
                 buffer[index] = have
                 return
             del s
@@ -318,7 +319,9 @@ def _added_in_memory(have: Tensor, g: Tensor) -> bool:
     if threads_for(x.size, 1) > 1:
         return False
     s.version += 1
-    quietly(_add_arrays, x, g._skimp_array(), x)
+    y = g._skimp_array()
+    if not sharing.ran(_add_arrays, (x, y), x):
+        quietly(_add_arrays, x, y, x)
     return True
 
 

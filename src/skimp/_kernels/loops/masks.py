@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
 from cython.parallel import prange
 
 
@@ -36,6 +37,24 @@ def passed(g: Any, x: Any, low: Any, high: Any, out: Any, threads: Any) -> None:
 def _passed(g: Any, x: Any, low: Any, high: Any, out: Any, first: Any, last: Any) -> None:
     for i in range(first, last):
         out[i] = 0 if (x[i] <= low) | (x[i] >= high) else g[i]
+
+
+def held(x: Any, low: Any, high: Any, out: Any, threads: Any) -> None:
+    """out = x held between two numbers, NaN as it is, by so many threads."""
+    n = out.shape[0]
+    if threads < 2:
+        with cython.nogil:
+            _held(x, low, high, out, 0, n)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _held(x, low, high, out, t * n // threads, (t + 1) * n // threads)
+
+
+def _held(x: Any, low: Any, high: Any, out: Any, first: Any, last: Any) -> None:
+    for i in range(first, last):
+        one = x[i]
+        one = low if one < low else one
+        out[i] = high if one > high else one
 
 
 def filled(mask: Any, value: Any, x: Any, out: Any, threads: Any) -> None:

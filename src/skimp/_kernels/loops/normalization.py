@@ -5,32 +5,109 @@ from __future__ import annotations
 from typing import Any
 
 import cython
+from cython.parallel import prange
 
 from skimp._kernels.loops.arithmetic import root
 
 
-def summed(x: Any, y: Any, sums: Any) -> None:
-    """sums = the sum of each row of x, and that of its products with y's, in double."""
-    with cython.nogil:
-        for r in range(x.shape[0]):
-            total, product = _norm_sums(x, y, r)
-            sums[0, r] = total
-            sums[1, r] = product
+def summed(x: Any, y: Any, sums: Any, threads: Any) -> None:
+    """sums = the sum of each row of x, and that of its products with y's, in double, by so many
+    threads."""
+    n = x.shape[0]
+    if threads < 2:
+        with cython.nogil:
+            _summed(x, y, sums, 0, n)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _summed(x, y, sums, t * n // threads, (t + 1) * n // threads)
+
+
+def _summed(x: Any, y: Any, sums: Any, first: Any, last: Any) -> None:
+    for r in range(first, last):
+        total, product = _norm_sums(x, y, r)
+        sums[0, r] = total
+        sums[1, r] = product
+
+
+def lined(
+    x: Any, a: Any, b: Any, more: Any, holds: Any, low: Any, high: Any, out: Any, threads: Any
+) -> None:
+    """out = x * a + b (+ more), held between two numbers if it `holds`, by so many threads: of rows
+    of which every so-many-th has the same a and b."""
+    rows, places = out.shape[0], out.shape[1]
+    if threads < 2:
+        with cython.nogil:
+            _lined(x, a, b, more, holds, low, high, out, 0, rows, 0, places)
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _lined_by(x, a, b, more, holds, low, high, out, t, threads)
+
+
+def _lined_by(
+    x: Any, a: Any, b: Any, more: Any, holds: Any, low: Any, high: Any, out: Any, t: Any, count: Any
+) -> None:
+    """Some rows, or a part of each where there are few."""
+    rows, places = out.shape[0], out.shape[1]
+    if rows >= 8 * count:
+        first, last = t * rows // count, (t + 1) * rows // count
+        _lined(x, a, b, more, holds, low, high, out, first, last, 0, places)
+    else:
+        first, last = t * places // count, (t + 1) * places // count
+        _lined(x, a, b, more, holds, low, high, out, 0, rows, first, last)
+
+
+def _lined(
+    x: Any, a: Any, b: Any, more: Any, holds: Any, low: Any, high: Any, out: Any, first: Any,
+    last: Any, start: Any, stop: Any,
+) -> None:  # fmt: skip
+    channels = a.shape[0]
+    for r in range(first, last):
+        c = r % channels
+        for k in range(start, stop, 256):
+            _line_part(x, a[c], b[c], more, holds, low, high, out, r, k, min(256, stop - k))
+
+
+def _line_part(
+    x: Any, a: Any, b: Any, more: Any, holds: Any, low: Any, high: Any, out: Any, r: Any, at: Any,
+    count: Any,
+) -> None:  # fmt: skip
+    """By numbers of its own, for it may be written where it is read."""
+    made = [0.0] * 256
+    for k in range(count):
+        made[k] = x[r, at + k] * a + b
+    if more is not None:
+        for k in range(count):
+            made[k] = made[k] + more[r, at + k]
+    if holds:
+        for k in range(count):
+            one = made[k]
+            one = low if one < low else one
+            made[k] = high if one > high else one
+    for k in range(count):
+        out[r, at + k] = made[k]
 
 
 def normed(
     x: Any, weight: Any, bias: Any, eps: Any, means: Any, variances: Any, kept: Any, moved: Any,
     sample: Any, moments: Any, mean: Any, rstd: Any, slopes: Any, shifts: Any, out: Any, first: Any,
-    last: Any,
+    last: Any, threads: Any,
 ) -> None:  # fmt: skip
     """moments = mean and variance of channels of x, from the `first` to the `last`, of which `mean`
     is the former, too, `rstd` one over the deviation, and `slopes` and `shifts` the (a, b) of
     x * a + b; out = that. Of running `means` and `variances` so much is `kept`, and added of the
-    moments of a `sample`, so many times as large. None of what is None."""
-    with cython.nogil:
+    moments of a `sample`, so many times as large. None of what is None. By so many threads."""
+    n = last - first
+    if threads < 2:
+        with cython.nogil:
+            _normed(
+                x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
+                slopes, shifts, out, first, last,
+            )  # fmt: skip
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
         _normed(
             x, weight, bias, eps, means, variances, kept, moved, sample, moments, mean, rstd,
-            slopes, shifts, out, first, last,
+            slopes, shifts, out, first + t * n // threads, first + (t + 1) * n // threads,
         )  # fmt: skip
 
 
@@ -79,15 +156,24 @@ def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
 
 def normed_back(
     g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
-    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any, threads: Any,
 ) -> None:  # fmt: skip
     """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
     weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
-    each channel, if `seen` is given. `given`: mean and deviation were not x's own."""
-    with cython.nogil:
+    each channel, if `seen` is given. `given`: mean and deviation were not x's own. By so many
+    threads."""
+    n = last - first
+    if threads < 2:
+        with cython.nogil:
+            _normed_back(
+                g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out,
+                first, last,
+            )  # fmt: skip
+        return
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
         _normed_back(
-            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, first,
-            last,
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out,
+            first + t * n // threads, first + (t + 1) * n // threads,
         )  # fmt: skip
 
 

@@ -220,7 +220,7 @@ def back_of_small(
     g = np.ascontiguousarray(g)
     if channels_compiled.adds(x.dtype):
         out = np.empty(x.shape, x.dtype)
-        made = channels_compiled.normed_back(g, x, mean, rstd, weight, given, out, 1)
+        made = channels_compiled.normed_back(g, x, mean, rstd, weight, given, out)
         if made is not None:
             return out, *made
     *line, dw, db = _line_of(g, x, mean, rstd, weight, given)
@@ -245,16 +245,15 @@ def back_of_rows(
     made: tuple[Array, Array] | None
     values, source = x._skimp_array(), _source(g)
     numbers = values, mean, rstd, weight, given
-    where = into, threads_for(into.size, _STEPS)
     if isinstance(source, np.ndarray) and _in_place(source, values, into):
-        made = quietly(channels_compiled.normed_back, source, *numbers, *where)
+        made = quietly(channels_compiled.normed_back, source, *numbers, into)
         if made is not None:
             return made
         own, (*line, dw, db) = source, quietly(_line_of, source, *numbers)
     else:
         passed = rectified(source) if source.dtype == into.dtype else None
         if passed is not None and (beside := passed.by_channel()) is not None:
-            made = quietly(channels_compiled.normed_back, passed.g, *numbers, *where, beside)
+            made = quietly(channels_compiled.normed_back, passed.g, *numbers, into, beside)
             if made is not None:
                 return made
         apart = quietly(far, mean, rstd)
@@ -510,9 +509,8 @@ def normalized(
         once = x.size <= channels_compiled.PIECE  # else a signal may come when some have been moved
         moving = *kept(momentum, x.dtype)[::-1], n / max(1, n - 1)
         found = channels_compiled.normed(
-            x, eps, weight, bias, running if once else (), moving, made,
-            threads_for(x.size, _PASSES),
-        )  # fmt: skip
+            x, eps, weight, bias, running if once else (), moving, made
+        )
         if found is not None and (once or not running):
             return found
         whole = None if found is None else found[0]
