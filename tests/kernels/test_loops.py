@@ -621,6 +621,30 @@ def test_steps_of_optimizers_have_numpys_bits(made: Any, name: str, few: int) ->
             assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in _UPDATES if "," not in name])
+def test_steps_have_the_same_bits_by_any_number_of_threads(made: Any, name: str) -> None:
+    """Of arrays that are cut or not; what nobody may write to is not written, nor is another."""
+    arrays = 2 + {"sgd": 0, "adam": 2, "amsgrad": 3, "rmsprop_momentum": 2}.get(name, 1)
+    numbers = np.linspace(0.3, 0.9, 12, dtype="f")
+    sizes = (100, 0, 1, 40, 3, 17000 if made is not loops else 700)
+    found = []
+    for threads in (1, 2, 5):
+        given = np.random.default_rng(7)
+        every = [[given.random(n, "f") for _ in range(arrays)] for n in sizes]
+        for one in every:
+            one[-1].flags.writeable = False
+        getattr(made, name)([tuple(one) for one in every], numbers, threads)
+        found.append(np.concatenate([a for one in every for a in one]))
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
+    if made is loops:  # which find out as they write
+        return
+    every[-1][0].flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(made, name)([tuple(one) for one in every], numbers, 2)
+    assert_array_equal(found[0], np.concatenate([a for one in every for a in one]))
+
+
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_running_sums_have_numpys_bits(made: Any, dim: int) -> None:
     x = np.random.default_rng(5).standard_normal((4, 5, 3)).astype("f")

@@ -6,6 +6,9 @@ cdef extern from *:
     """
     #include <math.h>
     #define SKIMP_DATA(x) ((float*) (x).data)
+    #define SKIMP_TABLE(n) ((float**) PyMem_Calloc(n, sizeof(float*)))
+    #define SKIMP_SIZES(n) ((Py_ssize_t*) PyMem_Calloc(n, sizeof(Py_ssize_t)))
+    #define SKIMP_PAST(table, k) ((table) + (k))
     #define SKIMP_PLACES(x) ((long long*) (x).data)
     #ifdef FP_FAST_FMAF
     #define SKIMP_FUSED(a, b, c) fmaf(a, b, c)
@@ -19,3 +22,8 @@ cdef extern from *:
     float _fused "SKIMP_FUSED" (float a, float b, float c) noexcept nogil
     float log "logf" (float x) noexcept nogil
     float sqrt "sqrtf" (float x) noexcept nogil
+    float** _table "SKIMP_TABLE" (Py_ssize_t n) except NULL
+    Py_ssize_t* _sizes "SKIMP_SIZES" (Py_ssize_t n) except NULL
+    void _released "PyMem_Free" (void* table) noexcept
+    float** _past "SKIMP_PAST" (float** table, Py_ssize_t k) noexcept nogil
+    float* _read "SKIMP_DATA" (const float[::1] x) noexcept nogil

@@ -18,7 +18,20 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _places = _of
+    _into = _read = _places = _of
+
+    def _table(n: Any) -> Any:
+        """Room for where so many arrays are, and for so many sizes; `_released` takes it back."""
+        return [None] * n
+
+    _sizes = _table
+
+    def _released(table: Any) -> None:
+        table.clear()
+
+    def _past(table: Any, k: Any) -> Any:
+        """What it has from the k-th on."""
+        return table[k:]
 
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""
