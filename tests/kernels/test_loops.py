@@ -75,6 +75,28 @@ def test_what_stays_is_what_numpy_and_pytorch_draw(
     assert_array_equal(one.get_state(), theirs.get_state().numpy())
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("before", [0, 1, 623])
+def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> None:
+    """Also where a pair's first word is that of the bound, and its second decides."""
+    bits = np.random.MT19937(0)
+    bits.random_raw(before)
+    begun = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
+    raw = bits.random_raw(3000)
+    ended = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
+    state, out = begun.copy(), np.empty(3000, np.uint32)
+    made.words(state, out, threads)
+    assert_array_equal(out, raw)
+    assert_array_equal(state, ended)
+    pairs = (raw[::2] << 32 | raw[1::2]) & ((1 << 53) - 1)
+    stays = np.empty(1500, np.uint8)
+    for bound in (int(pairs[700]), int(pairs[700]) + 1, int(pairs[1499]), 0, 1 << 53):
+        state = begun.copy()
+        made.stays(state, stays, bound >> 32, bound & 0xFFFFFFFF, threads)
+        assert_array_equal(stays, pairs < bound)
+        assert_array_equal(state, ended)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_is_kept_has_numpys_bits(made: Any, threads: int) -> None:
     given = np.random.default_rng(0)

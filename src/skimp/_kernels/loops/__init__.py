@@ -5,7 +5,7 @@ itself, so that bits are NumPy's, but where a docstring says that sums are in la
 """
 
 from skimp._kernels.loops.attention import attended, attended_back
-from skimp._kernels.loops.draws import shuffled, stays
+from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.layer_norm import normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses
@@ -41,5 +41,5 @@ __all__ = [
     "lstm_carried", "momentum", "normalized", "normalized_back", "normed", "normed_back", "passed",
     "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
     "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
-    "weighed", "widened",
+    "weighed", "widened", "words",
 ]  # fmt: skip

@@ -8,6 +8,8 @@ cdef extern from *:
     #define SKIMP_DATA(x) ((float*) (x).data)
     #define SKIMP_TABLE(n) ((float**) PyMem_Calloc(n, sizeof(float*)))
     #define SKIMP_SIZES(n) ((Py_ssize_t*) PyMem_Calloc(n, sizeof(Py_ssize_t)))
+    #define SKIMP_ROOM(n) ((unsigned int*) PyMem_Malloc((n) * sizeof(unsigned int)))
+    #define SKIMP_BITS(x) ((unsigned int*) (x).data)
     #define SKIMP_PAST(table, k) ((table) + (k))
     #define SKIMP_PLACES(x) ((long long*) (x).data)
     #ifdef FP_FAST_FMAF
@@ -27,3 +29,9 @@ cdef extern from *:
     void _released "PyMem_Free" (void* table) noexcept
     float** _past "SKIMP_PAST" (float** table, Py_ssize_t k) noexcept nogil
     float* _read "SKIMP_DATA" (const float[::1] x) noexcept nogil
+    unsigned int* _room "SKIMP_ROOM" (Py_ssize_t n) except NULL
+    unsigned int* _behind "SKIMP_PAST" (unsigned int* room, Py_ssize_t k) noexcept nogil
+    unsigned int* _bits "SKIMP_BITS" (unsigned int[::1] x) noexcept nogil
+    const unsigned int _MATRIX "0x9908B0DFU"
+    const unsigned int _MASK "0x9D2C5680U"
+    const unsigned int _OTHER_MASK "0xEFC60000U"
