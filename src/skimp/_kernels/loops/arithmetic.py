@@ -43,3 +43,13 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""
         return float32(float64(a) * float64(b) + float64(c))
+
+    _once = _fused
+    _single = float32
+
+    def _whole_of(x: Any) -> Any:
+        """The bits of a float32 as a whole number; and of such bits the number."""
+        return int(float32(x).view(np.int32))
+
+    def _float_of(bits: Any) -> Any:
+        return np.int32(bits).view(float32)
