@@ -75,6 +75,45 @@ def test_what_stays_is_what_numpy_and_pytorch_draw(
     assert_array_equal(one.get_state(), theirs.get_state().numpy())
 
 
+@pytest.mark.parametrize("before", [1, 100, 623, 700, 8000])
+def test_what_stays_is_drawn_of_words_that_lie_here_too(
+    made: Any, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    engine, theirs = Engine(3), torch.Generator().manual_seed(3)
+    for _ in range(2):
+        engine.random32(before)
+        torch.randint(0, 2, (before,), generator=theirs)
+        out = draws.stays(500, 0.3, engine)
+        want = torch.empty(500).bernoulli_(0.3, generator=theirs).numpy() == 1
+        assert_array_equal(out, want)
+        assert_array_equal(engine.get_state(), theirs.get_state().numpy())
+
+
+@pytest.mark.parametrize("std", [1.0, 0.02, 0.5, 0.0, 1e-45, 3e38])
+@pytest.mark.parametrize("mean", [0.0, -3.0])
+@pytest.mark.parametrize("n", [16, 17, 47, 4000])
+def test_normal_numbers_have_pytorchs_bits(made: Any, n: int, mean: float, std: float) -> None:
+    def run(lib: Any = skimp) -> Any:
+        lib.manual_seed(5)
+        found = [lib.empty(n).normal_(mean, std) for _ in range(2)]
+        if (mean, std) == (0, 1):
+            found += [lib.randn(n), lib.randn(n).to(lib.bfloat16).to(lib.float32)]
+        return [t.numpy() for t in found]
+
+    for one, other in zip(same_bits(made, run), run(torch), strict=True):
+        assert_array_equal(one.view(np.int32), other.view(np.int32))
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_make_the_normal_numbers_of_one(made: Any, threads: int) -> None:
+    words = np.random.default_rng(0).integers(0, 1 << 32, 100, np.uint32)
+    out, other = np.empty((2, 83), "f")
+    made.normals(words, out, np.float32(2), np.float32(0.5), 1)
+    made.normals(words, other, np.float32(2), np.float32(0.5), threads)
+    assert_array_equal(out, other)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("before", [0, 1, 623])
 def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> None:

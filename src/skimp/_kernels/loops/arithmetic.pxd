@@ -46,5 +46,6 @@ cdef extern from *:
     const unsigned int _OTHER_MASK "0xEFC60000U"
     float _once "SKIMP_ONCE" (float a, float b, float c) noexcept nogil
     float _single "SKIMP_SINGLE" (int x) noexcept nogil
+    float _rounded "SKIMP_SINGLE" (float x) noexcept nogil
     int _whole_of "skimp_whole_of" (float x) noexcept nogil
     float _float_of "skimp_float_of" (int bits) noexcept nogil

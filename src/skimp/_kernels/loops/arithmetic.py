@@ -45,7 +45,7 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         return float32(float64(a) * float64(b) + float64(c))
 
     _once = _fused
-    _single = float32
+    _single = _rounded = float32
 
     def _whole_of(x: Any) -> Any:
         """The bits of a float32 as a whole number; and of such bits the number."""

@@ -22,12 +22,13 @@ from skimp._kernels.loops.arithmetic import (
 )
 
 
-def words(state: Any, out: Any, threads: Any) -> None:
-    """out = the next words, by so many threads."""
-    n, key, to = out.shape[0], _bits(state), _bits(out)
+def words(state: Any, out: Any, threads: Any) -> Any:
+    """out = the next words, by so many threads; out."""
+    view = out
+    n, key, to = view.shape[0], _bits(state), _bits(view)
     if threads < 2:
         _words(key, to, 0, n)
-        return
+        return out
     room = _room(threads * 625)
     try:
         for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
@@ -38,6 +39,7 @@ def words(state: Any, out: Any, threads: Any) -> None:
         _copied(_behind(room, (threads - 1) * 625), key)
     finally:
         _released(room)
+    return out
 
 
 def stays(state: Any, out: Any, high: Any, low: Any, threads: Any) -> None:

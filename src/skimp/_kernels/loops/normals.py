@@ -12,6 +12,7 @@ from skimp._kernels.loops.arithmetic import (
     _float_of,
     _into,
     _once,
+    _rounded,
     _single,
     _whole_of,
     sqrt,
@@ -22,7 +23,7 @@ def normals(words: Any, out: Any, std: Any, mean: Any, threads: Any) -> None:
     """out = numbers of this deviation and mean, by so many threads: 16 of 16 words each; where the
     last 16 are incomplete, they are made anew of the 16 words behind those of all."""
     n = out.shape[0]
-    groups = n // 16
+    groups, std, mean = n // 16, _rounded(std), _rounded(mean)
     given, to = _bits(words), _into(out)
     if threads < 2:
         _normals(given, to, 0, groups, std, mean)

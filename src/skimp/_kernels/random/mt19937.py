@@ -160,7 +160,7 @@ class Engine:
         """NumPy's state is another, with `pos` of its 624 words drawn; none of them lies here."""
         self._pos = pos
         self._fresh = False
-        self._next: list[NDArray[np.uint64]] = []
+        self._next: list[NDArray[Any]] = []
         self.words = _NONE
         self.at = 0
         self.uniforms: NDArray[np.float32] | None = None
@@ -199,8 +199,13 @@ class Engine:
         the next ones until `_have`.
         """
         if not self._next:
-            self._next.extend(map(self._bits.random_raw, (count,)))
-        return self._next[0].astype(np.uint32)
+            loops = compiled.loops()
+            if loops is None or (state := self._state) is None:
+                self._next.extend(map(self._bits.random_raw, (count,)))
+            else:
+                made = np.empty(count, np.uint32)
+                self._next.extend(map(loops.words, (state,), (made,), (1,)))
+        return self._next[0].astype(np.uint32, copy=False)
 
     def _have(self, made: NDArray[np.uint32], at: int) -> None:
         """The words of `_ahead` are those that lie here, the first `at` of them drawn."""
@@ -273,14 +278,18 @@ class Engine:
 
     def stay(self, out: NDArray[np.bool_], bound: int) -> bool:
         """out = which of the next pairs, 53 bits of each, are below; whether compiled loops did it,
-        as they do where none of the words lies here."""
-        loops = compiled.loops()
-        if loops is None or self.at < self.words.size or self._next or not out.flags.c_contiguous:
+        as they do where all words that lie here are among those, and of mt19937's last ones."""
+        loops, left = compiled.loops(), self.words.size - self.at
+        if loops is None or self._next or not out.flags.c_contiguous:
             return False
-        state, into = self._state, out.reshape(-1).view(np.uint8)
-        if state is None:
+        state = self._state
+        if state is None or left > min(2 * out.size, KEY_WORDS):
             return False
-        given = state, into, bound >> 32, bound & _LAST_WORD
+        if left:  # they are drawn again
+            pos = self._drawn() - left
+            self._begin(_UNKNOWN)
+            state[KEY_WORDS] = self._pos = pos
+        given = state, out.reshape(-1).view(np.uint8), bound >> 32, bound & _LAST_WORD
         if out.size < _SHARED:
             self._straight(2 * out.size, lambda: loops.stays(*given, 1))
         else:
