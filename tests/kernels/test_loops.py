@@ -503,23 +503,41 @@ def bits_of_floats() -> Any:
     return found[~np.isnan(found.view("f"))]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_halves_are_rounded_as_numpy_and_pytorch_round_them(made: Any, kind: Any) -> None:
+def test_halves_are_rounded_as_numpy_and_pytorch_round_them(
+    made: Any, kind: Any, threads: int
+) -> None:
     bits = bits_of_floats()
     out = np.empty(bits.size, np.uint16)
-    (made.halved if kind is torch.float16 else made.brain_halved)(bits, out)
+    (made.halved if kind is torch.float16 else made.brain_halved)(bits, out, threads)
     theirs = torch.tensor(bits.view("f")).to(kind).view(torch.int16).numpy()
     assert_array_equal(out.view(np.int16), theirs)
 
 
-def test_halves_become_what_they_are_of_float32(made: Any) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_halves_become_what_they_are_of_float32(made: Any, threads: int) -> None:
     halves = np.arange(2**16, dtype=np.uint16)[:: 1 if made is not loops else 11]
     out = np.empty(halves.size, "f")
-    made.widened(halves, out.view(np.uint32), out)
+    made.widened(halves, out.view(np.uint32), out, threads)
     wanted = halves.view(np.float16).astype("f")
     assert_array_equal(np.isnan(out), np.isnan(wanted))
     some = ~np.isnan(wanted)
     assert_array_equal(out.view(np.int32)[some], wanted.view(np.int32)[some])
+
+
+def test_no_number_stays_none_in_float16(made: Any) -> None:
+    """Eight at a time, as processors convert them, or one by one: of the same bits."""
+    bits = np.uint32(0x7F800001) + np.arange(0, 0x7FFFFF, 4099, dtype=np.uint32)
+    bits = np.concatenate([bits, bits | np.uint32(1 << 31)])
+    found = []
+    for n in (1, bits.size):
+        out = np.empty(bits.size, np.uint16)
+        for i in range(0, bits.size, n):
+            made.halved(bits[i : i + n], out[i : i + n], 1)
+        found.append(out)
+    assert_array_equal(found[0], found[1])
+    assert np.isnan(found[0].view(np.float16)).all()
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
