@@ -28,7 +28,7 @@ def put(source: Array, out: Array) -> bool:
         return False
     if out.dtype.char == "f":
         flat = out.reshape(-1)
-        runs = source.reshape(-1).view(_BITS), flat.view(_WIDE), flat
+        runs: tuple[Array, ...] = source.reshape(-1).view(_BITS), flat.view(_WIDE), flat
         sharing.call(loops.widened, out.size, sharing.BRIEF, *runs)
     else:
         loop = loops.halved if out.dtype.char == "e" else loops.brain_halved

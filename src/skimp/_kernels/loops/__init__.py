@@ -39,8 +39,8 @@ __all__ = [
     "accumulated", "adagrad", "adam", "added", "amsgrad", "attended", "attended_back",
     "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
     "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
-    "lstm_carried", "momentum", "normals", "normalized", "normalized_back", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
-    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
-    "weighed", "widened", "words",
+    "lstm_carried", "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back",
+    "passed", "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped",
+    "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip

@@ -212,7 +212,7 @@ def _line(mean: float, std: float, _: float) -> tuple[Any, Any, bool]:
     """
     mean32, std32 = np.array(mean, np.float32), np.array(std, np.float32)
     rounds = bool(mean32) and math.frexp(std32)[0] not in (0.5, 0.0)
-    return mean32, std32, rounds or 0 < std32 < draws_normal.LEAST
+    return mean32, std32, rounds or 0 < std < draws_normal.LEAST
 
 
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
