@@ -75,6 +75,67 @@ def test_what_stays_is_what_numpy_and_pytorch_draw(
     assert_array_equal(one.get_state(), theirs.get_state().numpy())
 
 
+@pytest.mark.parametrize("before", [1, 100, 623, 700, 8000])
+def test_what_stays_is_drawn_of_words_that_lie_here_too(
+    made: Any, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    engine, theirs = Engine(3), torch.Generator().manual_seed(3)
+    for _ in range(2):
+        engine.random32(before)
+        torch.randint(0, 2, (before,), generator=theirs)
+        out = draws.stays(500, 0.3, engine)
+        want = torch.empty(500).bernoulli_(0.3, generator=theirs).numpy() == 1
+        assert_array_equal(out, want)
+        assert_array_equal(engine.get_state(), theirs.get_state().numpy())
+
+
+@pytest.mark.parametrize("std", [1.0, 0.02, 0.5, 0.0, 1e-45, 3e38])
+@pytest.mark.parametrize("mean", [0.0, -3.0])
+@pytest.mark.parametrize("n", [16, 17, 47, 4000])
+def test_normal_numbers_have_pytorchs_bits(made: Any, n: int, mean: float, std: float) -> None:
+    def run(lib: Any = skimp) -> Any:
+        lib.manual_seed(5)
+        found = [lib.empty(n).normal_(mean, std) for _ in range(2)]
+        if (mean, std) == (0, 1):
+            found += [lib.randn(n), lib.randn(n).to(lib.bfloat16).to(lib.float32)]
+        return [t.numpy() for t in found]
+
+    for one, other in zip(same_bits(made, run), run(torch), strict=True):
+        assert_array_equal(one.view(np.int32), other.view(np.int32))
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_make_the_normal_numbers_of_one(made: Any, threads: int) -> None:
+    words = np.random.default_rng(0).integers(0, 1 << 32, 100, np.uint32)
+    out, other = np.empty((2, 83), "f")
+    made.normals(words, out, np.float32(2), np.float32(0.5), 1)
+    made.normals(words, other, np.float32(2), np.float32(0.5), threads)
+    assert_array_equal(out, other)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("before", [0, 1, 623])
+def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> None:
+    """Also where a pair's first word is that of the bound, and its second decides."""
+    bits = np.random.MT19937(0)
+    bits.random_raw(before)
+    begun = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
+    raw = bits.random_raw(3000)
+    ended = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
+    state, out = begun.copy(), np.empty(3000, np.uint32)
+    made.words(state, out, threads)
+    assert_array_equal(out, raw)
+    assert_array_equal(state, ended)
+    pairs = (raw[::2] << 32 | raw[1::2]) & ((1 << 53) - 1)
+    stays = np.empty(1500, np.uint8)
+    for bound in (int(pairs[700]), int(pairs[700]) + 1, int(pairs[1499]), 0, 1 << 53):
+        state = begun.copy()
+        made.stays(state, stays, bound >> 32, bound & 0xFFFFFFFF, threads)
+        assert_array_equal(stays, pairs < bound)
+        assert_array_equal(state, ended)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_is_kept_has_numpys_bits(made: Any, threads: int) -> None:
     given = np.random.default_rng(0)
@@ -485,23 +546,41 @@ def bits_of_floats() -> Any:
     return found[~np.isnan(found.view("f"))]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_halves_are_rounded_as_numpy_and_pytorch_round_them(made: Any, kind: Any) -> None:
+def test_halves_are_rounded_as_numpy_and_pytorch_round_them(
+    made: Any, kind: Any, threads: int
+) -> None:
     bits = bits_of_floats()
     out = np.empty(bits.size, np.uint16)
-    (made.halved if kind is torch.float16 else made.brain_halved)(bits, out)
+    (made.halved if kind is torch.float16 else made.brain_halved)(bits, out, threads)
     theirs = torch.tensor(bits.view("f")).to(kind).view(torch.int16).numpy()
     assert_array_equal(out.view(np.int16), theirs)
 
 
-def test_halves_become_what_they_are_of_float32(made: Any) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_halves_become_what_they_are_of_float32(made: Any, threads: int) -> None:
     halves = np.arange(2**16, dtype=np.uint16)[:: 1 if made is not loops else 11]
     out = np.empty(halves.size, "f")
-    made.widened(halves, out.view(np.uint32), out)
+    made.widened(halves, out.view(np.uint32), out, threads)
     wanted = halves.view(np.float16).astype("f")
     assert_array_equal(np.isnan(out), np.isnan(wanted))
     some = ~np.isnan(wanted)
     assert_array_equal(out.view(np.int32)[some], wanted.view(np.int32)[some])
+
+
+def test_no_number_stays_none_in_float16(made: Any) -> None:
+    """Eight at a time, as processors convert them, or one by one: of the same bits."""
+    bits = np.uint32(0x7F800001) + np.arange(0, 0x7FFFFF, 4099, dtype=np.uint32)
+    bits = np.concatenate([bits, bits | np.uint32(1 << 31)])
+    found = []
+    for n in (1, bits.size):
+        out = np.empty(bits.size, np.uint16)
+        for i in range(0, bits.size, n):
+            made.halved(bits[i : i + n], out[i : i + n], 1)
+        found.append(out)
+    assert_array_equal(found[0], found[1])
+    assert np.isnan(found[0].view(np.float16)).all()
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
@@ -662,6 +741,30 @@ def test_steps_of_optimizers_have_numpys_bits(made: Any, name: str, few: int) ->
     for one, other in zip(got, run(torch), strict=False):
         if one.shape != (2, 3):  # which half precision has rounded in another order
             assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in _UPDATES if "," not in name])
+def test_steps_have_the_same_bits_by_any_number_of_threads(made: Any, name: str) -> None:
+    """Of arrays that are cut or not; what nobody may write to is not written, nor is another."""
+    arrays = 2 + {"sgd": 0, "adam": 2, "amsgrad": 3, "rmsprop_momentum": 2}.get(name, 1)
+    numbers = np.linspace(0.3, 0.9, 12, dtype="f")
+    sizes = (100, 0, 1, 40, 3, 17000 if made is not loops else 700)
+    found = []
+    for threads in (1, 2, 5):
+        given = np.random.default_rng(7)
+        every = [[given.random(n, "f") for _ in range(arrays)] for n in sizes]
+        for one in every:
+            one[-1].flags.writeable = False
+        getattr(made, name)([tuple(one) for one in every], numbers, threads)
+        found.append(np.concatenate([a for one in every for a in one]))
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
+    if made is loops:  # which find out as they write
+        return
+    every[-1][0].flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(made, name)([tuple(one) for one in every], numbers, 2)
+    assert_array_equal(found[0], np.concatenate([a for one in every for a in one]))
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import compiled
+from skimp._kernels import compiled, sharing
 
 Array = NDArray[Any]
 _FEW: Final = 256  # elements below which NumPy's call takes less time than the loop's views
@@ -28,10 +28,12 @@ def put(source: Array, out: Array) -> bool:
         return False
     if out.dtype.char == "f":
         flat = out.reshape(-1)
-        loops.widened(source.reshape(-1).view(_BITS), flat.view(_WIDE), flat)
+        runs: tuple[Array, ...] = source.reshape(-1).view(_BITS), flat.view(_WIDE), flat
+        sharing.call(loops.widened, out.size, sharing.BRIEF, *runs)
     else:
         loop = loops.halved if out.dtype.char == "e" else loops.brain_halved
-        loop(source.reshape(-1).view(_WIDE), out.reshape(-1).view(_BITS))
+        runs = source.reshape(-1).view(_WIDE), out.reshape(-1).view(_BITS)
+        sharing.call(loop, out.size, sharing.BRIEF, *runs)
     return True
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from skimp._engine.eval.expr import COPY, Expr, Kernel
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import bare, compiled
+from skimp._kernels import bare, compiled, sharing
 from skimp._ops.index.masks import where as select
 
 Formula = Callable[..., tuple[Any, ...]]
@@ -221,7 +221,13 @@ def loop_for(formula: Formula, dtype: np.dtype[Any], numbers: tuple[Any, ...]) -
 
 
 def _run_loop(loop: Any, numbers: Any, updates: list[Arrays]) -> None:
-    loop(updates, numbers)
+    """All in one call, which no signal handler interrupts."""
+    elements = sum([arrays[0].size for arrays in updates])
+    if elements < sharing.FROM:
+        loop(updates, numbers, 1)
+    else:
+        cost = len(updates[0]) * sharing.BRIEF
+        sharing.call(loop, elements, cost, updates, numbers)
 
 
 def of_gradient(decay: float, maximize: bool) -> tuple[float, float, float]:

@@ -20,7 +20,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, writable
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 from skimp.optim.formulas import Arrays, Formula, Loop, Term, changes, loop_for, on_arrays
-from skimp.optim.waiting import SMALL, Waiting, here, run_loop, storage_of
+from skimp.optim.waiting import SMALL, Waiting, here, storage_of
 
 Columns = Sequence[list[Tensor]]
 _TINY: Final = 1 << 12  # elements of a tensor up to which asking takes longer than computing,
@@ -174,7 +174,7 @@ def _put(
     flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
     each: list[Arrays] = list(zip(*[flat[i : i + n] for i in range(0, len(flat), n)], strict=True))
     if loop is not None:
-        run_loop(loop, each)
+        loop(each)
         return
     kinds = many, len(each[0]), each[0][0].dtype
     most = _TINY if many > _FEW else _TINIEST

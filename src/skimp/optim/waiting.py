@@ -5,8 +5,7 @@ are one plan, which the threads share, and tiny ones are made as one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -14,19 +13,16 @@ import numpy as np
 
 from skimp._engine.eval import jobs
 from skimp._engine.eval.expr import Leaf
-from skimp._engine.eval.run import threads_for
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import share, whole
 from skimp.config import config
-from skimp.optim.formulas import Arrays, Formula, Loop, Term, changes, loop_for, on_arrays
+from skimp.optim.formulas import Arrays, Formula, Term, changes, loop_for, on_arrays
 
 Kinds = tuple[int, int, "np.dtype[Any]", bool]  # how many are written, of how many; whether tiny
 _TOGETHER: Final = 1 << 14  # elements of tiny ones that are made as one
-_BATCH: Final = 1 << 16  # elements that one call of a loop changes, where threads share them
 SHARE: Final = 16  # of a budget or a limit that updates which wait may hold
 SMALL: Final = 1 << 16  # elements, of all that wait, below which NumPy's calls are sooner done
 storage_of = attrgetter("_storage")
@@ -48,7 +44,7 @@ class _Run:
     def run(self) -> None:
         loop = loop_for(self.formula, self.kinds[2], self.numbers)
         if loop is not None:
-            run_loop(loop, self.arrays)
+            loop(self.arrays)
             return
         if not self.kinds[3]:
             self._share()
@@ -200,32 +196,3 @@ def _picking(places: list[int]) -> Callable[[Arrays], tuple[Array, ...]]:
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1))
-
-
-def run_loop(loop: Loop, updates: list[Arrays]) -> None:
-    """Updates by a loop: all in one call, or some at a time by each of several threads."""
-    threads = threads_for(sum([arrays[0].size for arrays in updates]))
-    if threads == 1:
-        loop(updates)
-    else:
-        whole(partial(share, partial(_run_batches, loop, _batches(updates)), threads))
-
-
-def _run_batches(loop: Loop, batches: Iterator[list[Arrays]]) -> None:
-    for batch in batches:  # shared: next() is atomic
-        loop(batch)
-
-
-def _batches(updates: list[Arrays]) -> Iterator[list[Arrays]]:
-    """Updates of about as many elements each, in all, of which large arrays are cut."""
-    found: list[list[Arrays]] = []
-    room = 0
-    for arrays in updates:
-        size = arrays[0].size
-        for start in range(0, size, _BATCH):
-            if room <= 0:
-                found.append([])
-                room = _BATCH
-            found[-1].append(tuple([a[start : start + _BATCH] for a in arrays]))
-            room -= min(size - start, _BATCH)
-    return iter(found)

@@ -5,12 +5,13 @@ itself, so that bits are NumPy's, but where a docstring says that sums are in la
 """
 
 from skimp._kernels.loops.attention import attended, attended_back
-from skimp._kernels.loops.draws import shuffled, stays
+from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.layer_norm import normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses
 from skimp._kernels.loops.masks import filled, held, kept, passed
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
+from skimp._kernels.loops.normals import normals
 from skimp._kernels.loops.optimizers import (
     adagrad,
     adam,
@@ -38,8 +39,9 @@ __all__ = [
     "accumulated", "adagrad", "adam", "added", "amsgrad", "attended", "attended_back",
     "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
     "gru_back", "gru_shown", "halved", "held", "kept", "lined", "log_softmaxes",
-    "log_softmaxes_back", "lstm_back", "lstm_carried", "momentum", "normalized", "normalized_back",
-    "normed", "normed_back", "passed", "pooled", "pooled_back", "ran", "reduction", "rmsprop",
-    "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "stack",
-    "stays", "summed", "topped", "ufunc", "weighed", "widened",
+    "log_softmaxes_back", "lstm_back", "lstm_carried", "momentum", "normalized",
+    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
+    "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled", "softmaxes",
+    "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc", "weighed",
+    "widened", "words",
 ]  # fmt: skip

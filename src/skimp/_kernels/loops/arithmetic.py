@@ -13,13 +13,43 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
 
     root, log, sqrt, ldexp = math.sqrt, np.log, np.sqrt, np.ldexp
     float32, float64 = np.float32, np.float64
+    _MATRIX, _MASK, _OTHER_MASK = 0x9908B0DF, 0x9D2C5680, 0xEFC60000  # mt19937's
 
     def _of(x: Any) -> Any:
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _places = _of
+    _into = _read = _bits = _places = _of
+
+    def _table(n: Any) -> Any:
+        """Room for where so many arrays are, and for so many sizes; `_released` takes it back."""
+        return [None] * n
+
+    _sizes = _table
+
+    def _room(n: Any) -> Any:
+        """The same, of so many words."""
+        return np.empty(n, np.uint32)
+
+    def _released(table: Any) -> None:
+        del table
+
+    def _past(table: Any, k: Any) -> Any:
+        """What it has from the k-th on."""
+        return table[k:]
+
+    _behind = _past
 
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""
         return float32(float64(a) * float64(b) + float64(c))
+
+    _once = _fused
+    _single = _rounded = float32
+
+    def _whole_of(x: Any) -> Any:
+        """The bits of a float32 as a whole number; and of such bits the number."""
+        return int(float32(x).view(np.int32))
+
+    def _float_of(bits: Any) -> Any:
+        return np.int32(bits).view(float32)

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.random import boxmuller, draws, normal as draws_normal
-from skimp._kernels.random.arithmetic import F32, fma32, fma64
+from skimp._kernels.random.arithmetic import F32, flat, fma32, fma64
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.normal import GROUP, standard_singles
 from skimp._kernels.threads import quietly
@@ -59,6 +59,10 @@ def normals(n: int, engine: Engine) -> F32 | None:
     """
     if n < GROUP:
         return _serial(n, engine) if n else None
+    if n <= draws.PART and (loops := compiled.loops()) is not None:
+        words, made = engine.seen32(n + GROUP if n % GROUP else n), np.empty(n, np.float32)
+        loops.normals(words, made, 1.0, 0.0, 1)
+        return made
     start, middle = engine.at, engine.at + n
     end = middle + GROUP if n % GROUP else middle
     if end > engine.words.size:
@@ -140,6 +144,11 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """`normal.normal`: few real numbers are handed out too."""
     found: Any = None
     n, single = out.size, out.dtype == np.float32
+    if single and std >= 0 and GROUP <= n <= draws.PART and (loops := compiled.loops()) is not None:
+        with engine.lock:
+            words = engine.seen32(n + GROUP if n % GROUP else n)
+            loops.normals(words, flat(out), std, mean, 1)
+        return
     if std >= 0 and (n >= GROUP or (single and mean == 0 and std == 1)):
         with engine.lock:
             found = normals(n, engine) if single else _others(n, out.dtype, engine)
@@ -202,7 +211,8 @@ def _line(mean: float, std: float, _: float) -> tuple[Any, Any, bool]:
     whether their products round before they are moved.
     """
     mean32, std32 = np.array(mean, np.float32), np.array(std, np.float32)
-    return mean32, std32, bool(mean32) and math.frexp(std32)[0] not in (0.5, 0.0)
+    rounds = bool(mean32) and math.frexp(std32)[0] not in (0.5, 0.0)
+    return mean32, std32, rounds or 0 < std < draws_normal.LEAST
 
 
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:

@@ -6,13 +6,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp._kernels import bare, compiled
+from skimp._kernels import bare, compiled, sharing
 from skimp._kernels.locks import free_in_children, reentrant
 
 DEFAULT_SEED: Final = 67280421310721  # what torch.Generator() starts from
@@ -27,7 +27,8 @@ _ALONE: Final = 5 * KEY_WORDS  # more words than these are made for whoever asks
 _NONE: Final = np.empty(0, np.uint32)
 _UNKNOWN: Final = -1
 _LAST_WORD: Final = (1 << 32) - 1
-_ROOM: Final = np.empty(KEY_WORDS + 2, np.uint32)  # of loops, which keep the interpreter's lock
+_SHARED: Final = 1 << 17  # pairs that threads share, of whose work a half each has to do alone
+_PAIR: Final = 0.4e-9  # seconds for each
 
 # CPUGeneratorImplState of PyTorch, field by field (native alignment).
 _STATE: Final = np.dtype(
@@ -159,7 +160,7 @@ class Engine:
         """NumPy's state is another, with `pos` of its 624 words drawn; none of them lies here."""
         self._pos = pos
         self._fresh = False
-        self._next: list[NDArray[np.uint64]] = []
+        self._next: list[NDArray[Any]] = []
         self.words = _NONE
         self.at = 0
         self.uniforms: NDArray[np.float32] | None = None
@@ -198,8 +199,13 @@ class Engine:
         the next ones until `_have`.
         """
         if not self._next:
-            self._next.extend(map(self._bits.random_raw, (count,)))
-        return self._next[0].astype(np.uint32)
+            loops = compiled.loops()
+            if loops is None or (state := self._state) is None:
+                self._next.extend(map(self._bits.random_raw, (count,)))
+            else:
+                made = np.empty(count, np.uint32)
+                self._next.extend(map(loops.words, (state,), (made,), (1,)))
+        return self._next[0].astype(np.uint32, copy=False)
 
     def _have(self, made: NDArray[np.uint32], at: int) -> None:
         """The words of `_ahead` are those that lie here, the first `at` of them drawn."""
@@ -213,13 +219,17 @@ class Engine:
 
     def _many(self, n: int) -> NDArray[np.uint32]:
         """More words than are kept: what lies here, and the others right from mt19937."""
-        rest = self.words[self.at :]
-        if n > _FEW and not rest.size:
+        rest, loops = self.words[self.at :], compiled.loops()
+        if loops is None and n > _FEW and not rest.size:
             return self._straight(n, lambda: self._numpy.integers(0, _TWO32, n, dtype=np.uint32))
+        state = None if loops is None else self._state
 
         def drawn() -> NDArray[np.uint32]:
             result = np.empty(n, np.uint32)
             result[: rest.size] = rest
+            if state is not None:
+                loops.words(state, result[rest.size :], 1)
+                return result
             for start in range(rest.size, n, _FEW):
                 part = result[start : start + _FEW]
                 part[...] = self._bits.random_raw(part.size)
@@ -246,14 +256,16 @@ class Engine:
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
-        if n > _FEW_PAIRS and self.at == self.words.size and not self._next and _draws_pairs():
+        straight = n > _FEW_PAIRS and self.at == self.words.size and not self._next
+        if straight and compiled.loops() is None and _draws_pairs():
             return self._straight(2 * n, lambda: _pairs(self._numpy, n))
         return paired(self.random32(2 * n))
 
     def pairs(self, n: int, step: int) -> Iterator[NDArray[np.uint64]]:
         """The same, so many at a time; take all of them."""
         starts = range(0, n, step)
-        if n <= _FEW_PAIRS or self.at < self.words.size or self._next or not _draws_pairs():
+        straight = n > _FEW_PAIRS and self.at == self.words.size and not self._next
+        if not straight or compiled.loops() is not None or not _draws_pairs():
             for start in starts:
                 yield self.random64(min(step, n - start))
             return
@@ -266,15 +278,23 @@ class Engine:
 
     def stay(self, out: NDArray[np.bool_], bound: int) -> bool:
         """out = which of the next pairs, 53 bits of each, are below; whether compiled loops did it,
-        as they do where none of the words lies here."""
-        loops = compiled.loops()
-        if loops is None or self.at < self.words.size or self._next or not out.flags.c_contiguous:
+        as they do where all words that lie here are among those, and of mt19937's last ones."""
+        loops, left = compiled.loops(), self.words.size - self.at
+        if loops is None or self._next or not out.flags.c_contiguous:
             return False
-        state, into = self._state, out.reshape(-1).view(np.uint8)
-        if state is None:
+        state = self._state
+        if state is None or left > min(2 * out.size, KEY_WORDS):
             return False
-        given = state, _ROOM, into, bound >> 32, bound & _LAST_WORD
-        self._straight(2 * out.size, lambda: loops.stays(*given))
+        if left:  # they are drawn again
+            pos = self._drawn() - left
+            self._begin(_UNKNOWN)
+            state[KEY_WORDS] = self._pos = pos
+        given = state, out.reshape(-1).view(np.uint8), bound >> 32, bound & _LAST_WORD
+        if out.size < _SHARED:
+            self._straight(2 * out.size, lambda: loops.stays(*given, 1))
+        else:
+            drawn = partial(sharing.call, loops.stays, out.size, _PAIR, *given)
+            self._straight(2 * out.size, drawn)
         return True
 
     def at_hand64(self, most: int) -> NDArray[np.uint64]:

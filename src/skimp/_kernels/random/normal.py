@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp._kernels import compiled, sharing
 from skimp._kernels.locks import reentrant
 from skimp._kernels.random import boxmuller as boxmuller
 from skimp._kernels.random.arithmetic import (
@@ -33,6 +34,8 @@ FEW53: Final = 1 << 8  # numbers of 53 bits that are handed out of a table
 _LOW53: Final = np.array((1 << 53) - 1, np.uint64)
 _STEP53: Final = np.array(2.0**-53)
 _TWO_PI: Final = 2.0 * math.pi
+LEAST: Final = 1e-30  # a deviation times which no number becomes 0
+_EACH: Final = 0.5e-9  # seconds of a loop for a number
 
 Words = NDArray[Any]
 Transform = Callable[[Words, NDArray[Any], boxmuller.Scratch], None]
@@ -126,7 +129,14 @@ def _fill_halves(out: NDArray[Any], draw: Callable[[int], Words], transform: Tra
 
 
 def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transform) -> None:
-    """Transform `out` part by part: words are drawn in order, transforms overlap on threads."""
+    """Transform `out` part by part: words are drawn in order; transforms overlap on threads, but
+    for what a loop makes, which takes less than they take to meet."""
+    if out.dtype != np.float64 and compiled.loops() is not None:
+        scratch = boxmuller.Scratch(0)
+        for start in range(0, out.size, _PART):
+            part = out[start : start + _PART]
+            transform(draw(part.size), part, scratch)
+        return
     starts = iter(range(0, out.size, _PART))
     turn = reentrant()
     failures: list[BaseException] = []
@@ -157,7 +167,13 @@ def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transf
 def _singles(mean: float, std: float) -> Transform:
     """The transform of 32-bit words into float32 normals."""
     mean32, std32 = np.float32(mean), np.float32(std)
-    plain = mean32 == 0 or math.frexp(std32)[0] in (0.5, 0.0)  # a product that rounds at most once
+    # whether the product rounds at most once, and to no zero
+    plain = (mean32 == 0 or math.frexp(std32)[0] in (0.5, 0.0)) and not 0 < std32 < LEAST
+    loops = compiled.loops()
+    if loops is not None:
+        return lambda words, out, scratch: sharing.call(
+            loops.normals, out.size, _EACH, words, out, std32, mean32
+        )
 
     def transform(words: Words, out: F32, scratch: boxmuller.Scratch) -> None:
         first, second = _split(words)
@@ -182,7 +198,7 @@ def _singles(mean: float, std: float) -> Transform:
 def standard_singles(words: NDArray[np.uint32]) -> F32:
     """The float32 normals that groups of 16 words make, with mean 0 and standard deviation 1."""
     made = np.empty(words.size, np.float32)
-    _STANDARD(words, made, boxmuller.Scratch(words.size // 2))
+    _singles(0.0, 1.0)(words, made, boxmuller.Scratch(words.size // 2))
     return made
 
 
@@ -203,7 +219,6 @@ def _doubles(mean: float, std: float) -> Transform:
 
 
 _OCTET: Final = np.dtype("V32")  # 8 words moved as one element
-_STANDARD: Final = _singles(0.0, 1.0)
 
 
 def _split(words: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
