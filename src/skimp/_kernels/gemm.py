@@ -135,3 +135,14 @@ def gemm_of(kind: str) -> Callable[..., None] | None:
             found.restype = None
             return found  # type: ignore[no-any-return]
     return None
+
+
+@cache
+def place() -> tuple[int, bool] | None:
+    """Where cblas_sgemm is, as loops of C call it, and whether its integers are of 64 bits."""
+    gemm: Any = gemm_of("f")
+    if gemm is None:
+        return None
+    where = ctypes.cast(gemm, ctypes.c_void_p).value
+    assert where is not None
+    return where, gemm.argtypes[3] is ctypes.c_int64

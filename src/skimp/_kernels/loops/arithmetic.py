@@ -18,7 +18,7 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _places = _of
+    _into = _places = _bytes = _of
 
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""
