@@ -163,12 +163,12 @@ def _ready(x: Array, work: np.dtype[Any]) -> Array:
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention) -> None:
     """Write the result, and each row's logsumexp (*lead, l, 1) where it is asked for."""
     keys, rows = k.shape[-2], q.shape[-2]
+    if attention_loops.takes(q, k, v, a):
+        attention_loops.forward(q, k, v, out, lse, a)
+        return
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        if attention_loops.takes(q, v, a):
-            attention_loops.forward(q, k, v, out, lse, a)
-        else:
-            _run_pieces(pieces, _whole_forward, (q, k, v, out, lse), a)
+        _run_pieces(pieces, _whole_forward, (q, k, v, out, lse), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
@@ -224,12 +224,12 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     q, k, v, out, lse = kept
     dq, dk, dv = into
     keys, rows = k.shape[-2], q.shape[-2]
+    if attention_loops.takes(q, k, v, a):
+        attention_loops.backward(g, q, k, v, *into, lse, a)
+        return
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        if attention_loops.takes(q, v, a):
-            attention_loops.backward(g, q, k, v, *into, lse, a)
-        else:
-            _run_pieces(pieces, _whole_backward, (g, *kept, *into), a)
+        _run_pieces(pieces, _whole_backward, (g, *kept, *into), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     scale = a.work.type(a.scale)

@@ -26,8 +26,10 @@ _TYPE: Final = np.dtype(np.float32)
 _NOTHING: Final = np.zeros(1, np.float32)  # in the place of masks that are not there
 _NONE: Final = np.zeros(1, np.uint8)
 _LINE: Final = sharing.LINE // _TYPE.itemsize
-_AT_ONCE: Final = 1 << 22  # scores of a call of C, 10 ms, in which no signal is handled,
-_COPIED: Final = 1 << 16  # and of one whose operands are copied for it
+_BLOCK: Final = 1 << 16  # scores that are made at once
+_CAUSAL: Final = 64  # and rows of them where causal: of more, more lies above the diagonal
+_AT_ONCE: Final = 1 << 24  # scores of a call of C, some 50 ms, in which no signal is handled
+_COPIED: Final = 1 << 20  # elements of operands that are copied for a call
 _WORK: Final = 8  # a score is as much work as so many elements that `sharing` counts:
 _SCORE: Final = 1.6e-9 / _WORK  # seconds of it,
 _FEATURE: Final = 0.03e-9 / _WORK  # and for each feature
@@ -39,26 +41,27 @@ class _Plan(NamedTuple):
     ready: bool  # they are taken where they lie, in one call
     step: int  # parts of the first dim that are one call else; 0: calls are of one dim less
     rows: int  # of all matrices
-    each: int  # elements of a matrix of scores, to the end of a line
+    each: int  # elements of the scores that are made at once, to the end of a line
     elements: int  # and `cost` for each, as `sharing.call` takes them
     cost: float
     large: bool  # BLAS would share a product
 
 
-def takes(q: Array, v: Array, a: Any) -> bool:
-    """Whether loops make attention of whole matrices of these."""
+def takes(q: Array, k: Array, v: Array, a: Any) -> bool:
+    """Whether loops make attention of these."""
     return (
         a.work.char == "f"
         and compiled.loops() is not None
         and gemm.place() is not None
         and a.scale != 0  # by which BLAS multiplies nothing, not even NaN
-        and 0 not in (q.shape[-1], v.shape[-1])
+        and 0 not in (*q.shape, *k.shape, v.shape[-1])
     )
 
 
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Any) -> None:
     """Write the result, and each row's logsumexp if it is asked for."""
-    plan = _plan(q.shape, k.shape, v.shape, (q.strides, k.strides, v.strides, out.strides))
+    lies = q.strides, k.strides, v.strides, out.strides
+    plan = _plan(q.shape, k.shape, v.shape, a.causal, lies)
     if not plan.ready or q.dtype.char != "f":
         quietly(_by_parts, forward, plan, (q, k, v), (out,), lse, a)
         return
@@ -71,7 +74,7 @@ def backward(
 ) -> None:
     """Write the gradients of q, k and v."""
     lies = q.strides, k.strides, v.strides, g.strides, dq.strides, dk.strides, dv.strides
-    plan = _plan(q.shape, k.shape, v.shape, lies)
+    plan = _plan(q.shape, k.shape, v.shape, a.causal, lies)
     if not plan.ready or q.dtype.char != "f":
         quietly(_by_parts, backward, plan, (g, q, k, v), (dq, dk, dv), lse, a)
         return
@@ -101,20 +104,30 @@ def _call(
 
 
 @lru_cache(1024)
-def _plan(q: Ints, k: Ints, v: Ints, strides: tuple[Ints, ...]) -> _Plan:
+def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) -> _Plan:
     """Of operands of these shapes, q, k, v, one like the result, and perhaps three as these are."""
     (*lead, rows, width), keys = q, k[-2]
-    matrices, each = math.prod(lead), rows * keys
-    scores = matrices * each
-    widest = max(width, v[-1])
+    matrices, widest = math.prod(lead), max(width, v[-1])
+    scores = matrices * rows * keys
     shapes = q, k, v, (rows, v[-1]), q, k, v
-    ready = len(q) <= 4 and all([*map(_is_ready, shapes, strides)])
-    step = max(1, (_AT_ONCE if ready else _COPIED) * q[0] // scores) if len(q) <= 4 else 0
+    lie = all([*map(_is_ready, shapes, strides)])
+    copied = matrices * (rows + keys) * (width + v[-1])
+    step = _AT_ONCE * q[0] // scores if lie else _COPIED * q[0] // copied
+    if len(q) == 3:
+        step = max(step, 1)
+    ready = len(q) <= 4 and lie and step >= q[0]
+    each = _at_once(rows, keys, causal) * keys
     room = -(-each // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
     large = each * widest > FEW
-    ready = ready and step >= q[0]
-    return _Plan(ready, step, matrices * rows, room, scores * _WORK, cost, large)
+    return _Plan(
+        ready, step if len(q) <= 4 else 0, matrices * rows, room, scores * _WORK, cost, large
+    )
+
+
+def _at_once(rows: int, keys: int, causal: bool) -> int:
+    """Rows whose scores are made at once."""
+    return min(rows, max(16, _BLOCK // keys), _CAUSAL if causal else rows)
 
 
 def _is_ready(shape: Ints, strides: Ints) -> bool:
@@ -176,4 +189,5 @@ def _sizes(shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints) -> A
     *lead, rows, keys = shape
     *_, images, heads, places = 1, 1, *of_mask
     steps = heads * places * (images > 1), places * (heads > 1), int(places > 1)
-    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps), np.int64)
+    step = _at_once(rows, keys, causal)
+    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps, step), np.int64)

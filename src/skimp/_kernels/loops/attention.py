@@ -10,7 +10,7 @@ from cython.parallel import prange
 
 from skimp._kernels.loops.arithmetic import _bytes, _into, _of, _places, log
 from skimp._kernels.loops.exponentials import _exps
-from skimp._kernels.loops.products import _matrix, _multiplied, _pitch, _row, _target
+from skimp._kernels.loops.products import _cleared, _matrix, _multiplied, _pitch, _row, _target
 from skimp._kernels.loops.sums import _product, _sum, _top
 
 
@@ -25,7 +25,8 @@ def attended(
     `gemm`: where BLAS's product is, and whether its integers are of 64 bits. Rows are runs of
     memory. `sizes`: how many keys, rows and heads there are; whether rows see no key behind their
     own place; whether they see what is `seen` (1), or something is `added` (2); whether some is
-    `kept`; and what image, head and place are multiplied with for a row's number in its mask.
+    `kept`; what image, head and place are multiplied with for a row's number in its mask; and how
+    many rows are made at once.
     """
     n = q.shape[0] * q.shape[1]
     if threads < 2:
@@ -47,34 +48,41 @@ def _attended(
     kept: Any, grow: Any, room: Any, level: Any, out: Any, first: Any, last: Any, t: Any,
 ) -> None:  # fmt: skip
     one = 1.0
-    keys, rows, width, deep = k.shape[2], q.shape[2], v.shape[3], q.shape[3]
+    rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
     s = _row(room, t)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
-        _multiplied(
-            gemm, wide, 0, 1, rows, keys, deep, scale, _matrix(q, i, h), _pitch(q),
-            _matrix(k, i, h), _pitch(k), s, keys,
-        )  # fmt: skip
-        _weigh(s, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow, _into(level), m)
-        _multiplied(
-            gemm, wide, 0, 0, rows, width, keys, one, s, keys, _matrix(v, i, h), _pitch(v),
-            _target(out, i, h), _pitch(out),
-        )  # fmt: skip
+        for block in range((rows + step - 1) // step):
+            r = block * step
+            count = min(step, rows - r)
+            keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
+            _multiplied(
+                gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
+            )  # fmt: skip
+            _weigh(
+                s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
+                _into(level), m * rows + r,
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, 0, count, width, keys, one, s, keys, _matrix(v, i, h, 0),
+                _pitch(v), 0, _target(out, i, h, r), _pitch(out),
+            )  # fmt: skip
 
 
 def _weigh(
-    s: Any, sizes: Any, seen: Any, added: Any, kept: Any, grow: Any, level: Any, m: Any
-) -> None:
-    """The scores of matrix m become what values are weighed by: softmax's of rows, times `kept` and
-    `grow` if that is asked for."""
+    s: Any, n: Any, count: Any, sizes: Any, seen: Any, added: Any, kept: Any, grow: Any,
+    level: Any, before: Any,
+) -> None:  # fmt: skip
+    """The scores of so many rows, of n keys, become what values are weighed by: softmax's of rows,
+    times `kept` and `grow` if that is asked for. `before`: rows that come before all of them."""
     one, nothing, lowest = 1.0, 0.0, -3.4028235e38
     hidden = lowest + lowest
-    n, rows, first = sizes[0], sizes[1], 0
-    before = m * rows  # rows
-    while first < rows:
-        stop = min(rows, first + max(1, 2048 // n))  # exponentials are made of many at once
+    first = 0
+    while first < count:
+        stop = min(count, first + max(1, 2048 // n))  # exponentials are made of many at once
         for r in range(first, stop):
-            _hide(s, r * n, sizes, seen, added, before + r, hidden)
+            _hide(s, r * n, n, sizes, seen, added, before + r, hidden)
             top = _top(s, r * n, n)
             level[before + r] = top
             _lower(s, r * n, n, lowest if top == hidden else top)
@@ -85,7 +93,7 @@ def _weigh(
                 continue
             level[before + r] = level[before + r] + log(total)
             if sizes[5] > 0:
-                _thin(s, r * n, n, kept, (before + r) * n, grow / total)
+                _thin(s, r * n, n, kept, (before + r) * sizes[0], grow / total)
             else:
                 _scale(s, r * n, n, one / total)
         first = stop
@@ -117,64 +125,75 @@ def _attended_back(
     added: Any, kept: Any, grow: Any, room: Any, level: Any, dq: Any, dk: Any, dv: Any,
     first: Any, last: Any, t: Any,
 ) -> None:  # fmt: skip
+    """From the last rows on, which see most keys: what those give is written, and the others' is
+    added."""
     one = 1.0
-    keys, rows, width, deep = k.shape[2], q.shape[2], v.shape[3], q.shape[3]
+    rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
     s, d = _row(room, 2 * t), _row(room, 2 * t + 1)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
-        _multiplied(
-            gemm, wide, 0, 1, rows, keys, deep, scale, _matrix(q, i, h), _pitch(q),
-            _matrix(k, i, h), _pitch(k), s, keys,
-        )  # fmt: skip
-        _multiplied(
-            gemm, wide, 0, 1, rows, keys, width, one, _matrix(g, i, h), _pitch(g),
-            _matrix(v, i, h), _pitch(v), d, keys,
-        )  # fmt: skip
-        _weigh_back(
-            s, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow, _of(level), scale,
-            d, m,
-        )  # fmt: skip
-        _multiplied(
-            gemm, wide, 1, 0, keys, width, rows, one, s, keys, _matrix(g, i, h), _pitch(g),
-            _target(dv, i, h), _pitch(dv),
-        )  # fmt: skip
-        _multiplied(
-            gemm, wide, 0, 0, rows, deep, keys, one, d, keys, _matrix(k, i, h), _pitch(k),
-            _target(dq, i, h), _pitch(dq),
-        )  # fmt: skip
-        _multiplied(
-            gemm, wide, 1, 0, keys, deep, rows, one, d, keys, _matrix(q, i, h), _pitch(q),
-            _target(dk, i, h), _pitch(dk),
-        )  # fmt: skip
+        later = 0
+        for block in range((rows - 1) // step, -1, -1):
+            r = block * step
+            count = min(step, rows - r)
+            keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
+            _multiplied(
+                gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, 1, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
+                _matrix(v, i, h, 0), _pitch(v), 0, d, keys,
+            )  # fmt: skip
+            _weigh_back(
+                s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
+                _of(level), scale, d, m * rows + r,
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 1, 0, keys, width, count, one, s, keys, _matrix(g, i, h, r),
+                _pitch(g), later, _target(dv, i, h, 0), _pitch(dv),
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, 0, count, deep, keys, one, d, keys, _matrix(k, i, h, 0),
+                _pitch(k), 0, _target(dq, i, h, r), _pitch(dq),
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 1, 0, keys, deep, count, one, d, keys, _matrix(q, i, h, r),
+                _pitch(q), later, _target(dk, i, h, 0), _pitch(dk),
+            )  # fmt: skip
+            if later == 0:
+                hidden = k.shape[2] - keys  # nobody sees these keys
+                _cleared(_target(dk, i, h, keys), _pitch(dk), hidden, deep)
+                _cleared(_target(dv, i, h, keys), _pitch(dv), hidden, width)
+            later = 1
 
 
 def _weigh_back(
-    s: Any, sizes: Any, seen: Any, added: Any, kept: Any, grow: Any, level: Any, scale: Any,
-    d: Any, m: Any,
+    s: Any, n: Any, count: Any, sizes: Any, seen: Any, added: Any, kept: Any, grow: Any,
+    level: Any, scale: Any, d: Any, before: Any,
 ) -> None:  # fmt: skip
-    """The scores of matrix m become the weights that `_weigh` made of them; and d, the gradient of
-    these, the gradient of the scores times `scale`."""
+    """The scores become the weights that `_weigh` made of them; and d, the gradient of these, the
+    gradient of the scores times `scale`."""
     one, nothing, lowest = 1.0, 0.0, -3.4028235e38
     hidden = lowest + lowest
-    n, rows, first = sizes[0], sizes[1], 0
-    before = m * rows
-    while first < rows:
-        stop = min(rows, first + max(1, 2048 // n))
+    first = 0
+    while first < count:
+        stop = min(count, first + max(1, 2048 // n))
         for r in range(first, stop):
-            _hide(s, r * n, sizes, seen, added, before + r, hidden)
+            _hide(s, r * n, n, sizes, seen, added, before + r, hidden)
             top = level[before + r]
             _lower(s, r * n, n, lowest if top == hidden else top)
         _exps(s, first * n, (stop - first) * n, s, first * n)
-        if sizes[5] > 0:
-            _thin(d, first * n, (stop - first) * n, kept, (before + first) * n, grow)
         for r in range(first, stop):
+            if sizes[5] > 0:
+                _thin(d, r * n, n, kept, (before + r) * sizes[0], grow)
             total = _sum(s, r * n, n)
             each = one if total == nothing else one / total
             mean = _product(d, s, r * n, n) * each
             for k in range(r * n, r * n + n):
                 d[k] = (d[k] - mean) * (s[k] * (each * scale))
             if sizes[5] > 0:
-                _thin(s, r * n, n, kept, (before + r) * n, grow * each)
+                _thin(s, r * n, n, kept, (before + r) * sizes[0], grow * each)
             else:
                 _scale(s, r * n, n, each)
         first = stop
@@ -195,15 +214,12 @@ def _thin(s: Any, at: Any, n: Any, kept: Any, of: Any, grow: Any) -> None:
         s[at + k] = s[at + k] * (kept[of + k] * grow)
 
 
-def _hide(
-    s: Any, at: Any, sizes: Any, seen: Any, added: Any, r: Any, hidden: Any
-) -> None:
-    """What row r, which is there, doesn't see."""
-    n = sizes[0]
+def _hide(s: Any, at: Any, n: Any, sizes: Any, seen: Any, added: Any, r: Any, hidden: Any) -> None:
+    """What row r doesn't see, of n keys whose scores are there."""
     if sizes[4] > 0:
         rows, heads = sizes[1], sizes[2]
         of = r // (heads * rows) * sizes[6] + r // rows % heads * sizes[7] + r % rows * sizes[8]
-        of = of * n
+        of = of * sizes[0]
         if sizes[4] == 2:
             for k in range(n):
                 s[at + k] = s[at + k] + added[of + k]

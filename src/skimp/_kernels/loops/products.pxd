@@ -3,20 +3,24 @@ cimport cython
 
 cdef extern from *:
     """
-    #define SKIMP_MATRIX(x, i, h) ((float*) ((x).data + (i) * (x).strides[0] + (h) * (x).strides[1]))
+    #define SKIMP_MATRIX(x, i, h, r) \
+        ((float*) ((x).data + (i) * (x).strides[0] + (h) * (x).strides[1] + (r) * (x).strides[2]))
     /* of a single row, which BLAS asks for as well, it may be anything */
     #define SKIMP_PITCH(x) ((x).strides[2] / 4 > (x).shape[3] ? (x).strides[2] / 4 : (x).shape[3])
     #define SKIMP_ROW(x, t) ((float*) ((x).data + (t) * (x).strides[0]))
     """
-    const float* _matrix "SKIMP_MATRIX" (const float[:, :, :, :] x, Py_ssize_t i,
-                                         Py_ssize_t h) noexcept nogil
-    float* _target "SKIMP_MATRIX" (float[:, :, :, :] x, Py_ssize_t i, Py_ssize_t h) noexcept nogil
+    const float* _matrix "SKIMP_MATRIX" (const float[:, :, :, :] x, Py_ssize_t i, Py_ssize_t h,
+                                         Py_ssize_t r) noexcept nogil
+    float* _target "SKIMP_MATRIX" (float[:, :, :, :] x, Py_ssize_t i, Py_ssize_t h,
+                                   Py_ssize_t r) noexcept nogil
     Py_ssize_t _pitch "SKIMP_PITCH" (const float[:, :, :, :] x) noexcept nogil
     float* _row "SKIMP_ROW" (float[:, ::1] x, Py_ssize_t t) noexcept nogil
 
 cdef extern from "products.h":
+    void _cleared "products_clear" (float* x, Py_ssize_t pitch, Py_ssize_t rows,
+                                    Py_ssize_t columns) noexcept nogil
     void _multiplied "products_gemm" (size_t gemm, bint wide, bint turned_a, bint turned_b,
                                       Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t depth,
                                       float by, const float* a, Py_ssize_t pitch_a,
-                                      const float* b, Py_ssize_t pitch_b, float* out,
-                                      Py_ssize_t pitch) noexcept nogil
+                                      const float* b, Py_ssize_t pitch_b, bint adds,
+                                      float* out, Py_ssize_t pitch) noexcept nogil
