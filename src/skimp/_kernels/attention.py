@@ -225,7 +225,7 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     dq, dk, dv = into
     keys, rows = k.shape[-2], q.shape[-2]
     if attention_loops.takes(q, k, v, a):
-        attention_loops.backward(g, q, k, v, *into, lse, a)
+        attention_loops.backward(g, q, k, v, dq, dk, dv, lse, a)
         return
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:

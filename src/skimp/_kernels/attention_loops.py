@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import compiled, gemm, sharing
-from skimp._kernels.blas import FEW, one_thread
+from skimp._kernels import compiled, openblas, sharing
+from skimp._kernels.blas import one_thread
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly
 from skimp.config import config
@@ -29,7 +29,7 @@ _LINE: Final = sharing.LINE // _TYPE.itemsize
 _BLOCK: Final = 1 << 16  # scores that are made at once
 _CAUSAL: Final = 64  # and rows of them where causal: of more, more lies above the diagonal
 _AT_ONCE: Final = 1 << 24  # scores of a call of C, some 50 ms, in which no signal is handled
-_COPIED: Final = 1 << 20  # elements of operands that are copied for a call
+_COPIED: Final = 1 << 19  # elements of operands that are copied for a call
 _WORK: Final = 8  # a score is as much work as so many elements that `sharing` counts:
 _SCORE: Final = 1.6e-9 / _WORK  # seconds of it,
 _FEATURE: Final = 0.03e-9 / _WORK  # and for each feature
@@ -52,7 +52,7 @@ def takes(q: Array, k: Array, v: Array, a: Any) -> bool:
     return (
         a.work.char == "f"
         and compiled.loops() is not None
-        and gemm.place() is not None
+        and openblas.place() is not None
         and a.scale != 0  # by which BLAS multiplies nothing, not even NaN
         and 0 not in (*q.shape, *k.shape, v.shape[-1])
     )
@@ -93,7 +93,9 @@ def _call(
     threads = config.threads if plan.elements >= sharing.FROM else 1
     room = take(threads * rooms * plan.each, _TYPE)
     told = *_told(shape, a), room.reshape(threads * rooms, plan.each), level
-    given = *gemm.place(), *read, a.scale, *told, *into
+    where = openblas.place()
+    assert where is not None  # so says `takes`
+    given = *where, *read, a.scale, *told, *into
     elements, cost = plan.elements, plan.cost * rooms
     if plan.large:
         with one_thread():
@@ -119,7 +121,7 @@ def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) ->
     each = _at_once(rows, keys, causal) * keys
     room = -(-each // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
-    large = each * widest > FEW
+    large = each * widest > openblas.FEW
     return _Plan(
         ready, step if len(q) <= 4 else 0, matrices * rows, room, scores * _WORK, cost, large
     )

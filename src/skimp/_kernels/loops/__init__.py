@@ -24,6 +24,7 @@ from skimp._kernels.loops.optimizers import (
 from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
 from skimp._kernels.loops.pooling import pooled, pooled_back
+from skimp._kernels.loops.products import products
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
 from skimp._kernels.loops.softmax import (
     log_softmaxes,
@@ -39,7 +40,7 @@ __all__ = [
     "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
     "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
     "lstm_carried", "momentum", "normalized", "normalized_back", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
-    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
-    "weighed", "widened",
+    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped",
+    "ufunc", "weighed", "widened",
 ]  # fmt: skip
