@@ -73,6 +73,8 @@ def backward(
     g: Array, q: Array, k: Array, v: Array, dq: Array, dk: Array, dv: Array, lse: Array, a: Any
 ) -> None:
     """Write the gradients of q, k and v."""
+    if 0 in g.strides and g.size <= _COPIED:  # a number for all, such as a sum's gradient
+        g = np.array(g, order="C")
     lies = q.strides, k.strides, v.strides, g.strides, dq.strides, dk.strides, dv.strides
     plan = _plan(q.shape, k.shape, v.shape, a.causal, lies)
     if not plan.ready or q.dtype.char != "f":
@@ -90,19 +92,22 @@ def _call(
     shape = (*q.shape[:-1], read[-2].shape[-2])
     if len(shape) == 3:
         read, into = [tuple([x[None] for x in arrays]) for arrays in (read, into)]
-    threads = config.threads if plan.elements >= sharing.FROM else 1
-    room = take(threads * rooms * plan.each, _TYPE)
-    told = *_told(shape, a), room.reshape(threads * rooms, plan.each), level
-    where = openblas.place()
+    where, told = openblas.place(), _told(shape, a)
     assert where is not None  # so says `takes`
-    given = *where, *read, a.scale, *told, *into
     elements, cost = plan.elements, plan.cost * rooms
+    if elements < sharing.FROM and not plan.large:
+        room = np.empty((rooms, plan.each), _TYPE)
+        loop(*where, *read, a.scale, *told, room, level, *into, 1)
+        return
+    rooms *= config.threads
+    flat = take(rooms * plan.each, _TYPE)
+    given = *where, *read, a.scale, *told, flat.reshape(rooms, plan.each), level, *into
     if plan.large:
         with one_thread():
             sharing.call(loop, elements, cost, *given)
     else:
         sharing.call(loop, elements, cost, *given)
-    give(room)
+    give(flat)
 
 
 @lru_cache(1024)
