@@ -99,7 +99,7 @@ def _call(
         room = np.empty((rooms, plan.each), _TYPE)
         loop(*where, *read, a.scale, *told, room, level, *into, 1)
         return
-    rooms *= config.threads
+    rooms *= min(config.threads, math.prod(shape[:-2]))
     flat = take(rooms * plan.each, _TYPE)
     given = *where, *read, a.scale, *told, flat.reshape(rooms, plan.each), level, *into
     if plan.large:

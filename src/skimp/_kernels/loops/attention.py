@@ -19,8 +19,8 @@ def attended(
     kept: Any, grow: Any, room: Any, level: Any, out: Any, threads: Any,
 ) -> None:  # fmt: skip
     """out = softmax(q k' * scale, under masks) v of each head of each image, by so many threads, of
-    which each has a row of `room`; level = the logarithms of the sums of the scores' exponentials,
-    -inf of rows that see nothing, whose results are 0.
+    which each that has a matrix has a row of `room`; level = the logarithms of the sums of the
+    scores' exponentials, -inf of rows that see nothing, whose results are 0.
 
     `gemm`: where BLAS's product is, and whether its integers are of 64 bits. Rows are runs of
     memory. `sizes`: how many keys, rows and heads there are; whether rows see no key behind their
@@ -49,7 +49,7 @@ def _attended(
 ) -> None:  # fmt: skip
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
-    s = _row(room, t)
+    s = _row(room, min(t, first))  # who has a matrix, where there are fewer of these than threads
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
         for block in range((rows + step - 1) // step):
@@ -129,6 +129,7 @@ def _attended_back(
     added."""
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
+    t = min(t, first)
     s, d = _row(room, 2 * t), _row(room, 2 * t + 1)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
