@@ -24,6 +24,8 @@ import skimp
 from skimp._engine.memory.ledger import KEPT, host
 from skimp._kernels import (
     activation,
+    batches_loops,
+    blas,
     channels_compiled,
     compiled,
     loops,
@@ -1209,3 +1211,77 @@ def test_heads_in_groups_have_masks_of_their_own(made: Any, shape: Any) -> None:
 
     for a, b in zip(ways(made, run)[0], run(torch), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["causal", "more keys", "dropped", "half", "grouped"])
+def test_attention_of_long_rows_is_pytorchs_by_any_number_of_threads(
+    made: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of rows, whose gradients of keys add up; keys that nobody sees; parts that are
+    copied."""
+    given = np.random.default_rng(11)
+    lead, rows, keys = (2, 3), 150, 200 if kind == "more keys" else 150
+    if made is loops:
+        lead = (1, 2)
+    of_keys = (lead[0], 1) if kind == "grouped" else lead
+    q, k, v = [
+        given.standard_normal((*some, n, 4)).astype("f")
+        for some, n in ((lead, rows), (of_keys, keys), (of_keys, keys))
+    ]
+    g = given.standard_normal(q.shape).astype("f")
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(teams, "worth", lambda seconds: 1.0)
+    monkeypatch.setattr(teams, "done", lambda began, seconds: None)
+
+    def run(lib: Any, dtype: str = "float32") -> Any:
+        lib.manual_seed(0)
+        parts = [lib.tensor(x).to(getattr(lib, dtype)).requires_grad_() for x in (q, k, v)]
+        attend = lib.nn.functional.scaled_dot_product_attention
+        drop, causal = 0.3 * (kind == "dropped"), kind in ("causal", "more keys")
+        y = attend(*parts, None, drop, causal, enable_gqa=kind == "grouped")
+        y.backward(lib.tensor(g).to(y.dtype))
+        return [t.detach().float().numpy() for t in (y, *[t.grad for t in parts])]
+
+    dtype = "bfloat16" if kind == "half" else "float32"
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(config, "threads", threads)
+        found.append(run(skimp, dtype))
+    for one, *others in zip(*found, strict=True):
+        for other in others:
+            assert_array_equal(one.view(np.int32), other.view(np.int32))
+    for a, b in zip(found[0], run(torch, dtype), strict=True):
+        assert_allclose(
+            a, b, rtol=2e-2 if kind == "half" else 1e-4, atol=0.1 if kind == "half" else 1e-5
+        )
+
+
+@pytest.mark.parametrize("one", ["rows", "turned", "heads"])
+@pytest.mark.parametrize("other", ["rows", "turned", "heads", "the first, turned"])
+@pytest.mark.parametrize("lead", [(12,), (5, 3)])
+def test_products_of_batches_have_numpys_bits_by_any_number_of_threads(
+    made: Any, one: str, other: str, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = np.random.default_rng(12)
+
+    def matrices(rows: int, columns: int, lies: str) -> Any:
+        if lies == "turned":
+            return given.standard_normal((*lead, columns, rows)).astype("f").swapaxes(-1, -2)
+        if lies == "heads" and len(lead) == 2:
+            apart = given.standard_normal((lead[0], rows, lead[1], columns)).astype("f")
+            return apart.transpose(0, 2, 1, 3)
+        return given.standard_normal((*lead, rows, columns)).astype("f")
+
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(teams, "worth", lambda seconds: 1.0)
+    monkeypatch.setattr(teams, "done", lambda began, seconds: None)
+    a = matrices(37, 33, one)
+    b = a.swapaxes(-1, -2) if other == "the first, turned" else matrices(33, 37, other)
+    want = np.matmul(a, b)
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(config, "threads", threads)
+        found = blas.multiply(a, b)
+        assert_array_equal(found.view(np.int32), want.view(np.int32))
+        if threads > 1:
+            done = batches_loops.multiply(a, b, np.empty_like(want))
+            assert done == (other != "the first, turned")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import attention_loops, bare, compiled
+from skimp._kernels import attention_loops, bare
 from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, over_column, row_tops, take
@@ -163,11 +163,12 @@ def _ready(x: Array, work: np.dtype[Any]) -> Array:
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Attention) -> None:
     """Write the result, and each row's logsumexp (*lead, l, 1) where it is asked for."""
     keys, rows = k.shape[-2], q.shape[-2]
+    if attention_loops.takes(q, k, v, a):
+        attention_loops.forward(q, k, v, out, lse, a)
+        return
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        looped = a.work.char == "f" and compiled.loops() is not None
-        whole = attention_loops.forward if looped else _whole_forward
-        _run_pieces(pieces, whole, (q, k, v, out, lse), a)
+        _run_pieces(pieces, _whole_forward, (q, k, v, out, lse), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
@@ -223,11 +224,12 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     q, k, v, out, lse = kept
     dq, dk, dv = into
     keys, rows = k.shape[-2], q.shape[-2]
+    if attention_loops.takes(q, k, v, a):
+        attention_loops.backward(g, q, k, v, dq, dk, dv, lse, a)
+        return
     pieces = _pieces(q.shape, keys, a.causal)
     if pieces:
-        looped = a.work.char == "f" and compiled.loops() is not None
-        whole = attention_loops.backward if looped else _whole_backward
-        _run_pieces(pieces, whole, (g, *kept, *into), a)
+        _run_pieces(pieces, _whole_backward, (g, *kept, *into), a)
         return
     groups, step = _tasks(q.shape, keys, a.causal)
     scale = a.work.type(a.scale)

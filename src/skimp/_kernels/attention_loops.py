@@ -1,66 +1,184 @@
-"""Attention of whole float32 matrices by `loops`: products by BLAS, and one pass between them.
+"""Attention of whole float32 matrices by `loops`: all of a call is one of C, which a team shares.
 
-A pass has bits of its own, so what types and shapes it takes is made by it always, or never.
+Loops have bits of their own, so what types and shapes they take is made by them always, or never.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels import bare, compiled
-from skimp._kernels.blas import multiply
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels import compiled, openblas, sharing
+from skimp._kernels.blas import one_thread
+from skimp._kernels.scratch import give, take
+from skimp._kernels.threads import quietly
+from skimp.config import config
 
 Array = np.ndarray[Any, Any]
+Arrays = tuple[Array, ...]
+Ints = tuple[int, ...]
+
 _TYPE: Final = np.dtype(np.float32)
 _NOTHING: Final = np.zeros(1, np.float32)  # in the place of masks that are not there
 _NONE: Final = np.zeros(1, np.uint8)
+_LINE: Final = sharing.LINE // _TYPE.itemsize
+_BLOCK: Final = 1 << 16  # scores that are made at once
+_CAUSAL: Final = 64  # and rows of them where causal: of more, more lies above the diagonal
+_AT_ONCE: Final = 1 << 24  # scores of a call of C, some 50 ms, in which no signal is handled
+_COPIED: Final = 1 << 19  # elements of operands that are copied for a call
+_WORK: Final = 8  # a score is as much work as so many elements that `sharing` counts:
+_SCORE: Final = 1.6e-9 / _WORK  # seconds of it,
+_FEATURE: Final = 0.03e-9 / _WORK  # and for each feature
+
+
+class _Plan(NamedTuple):
+    """What follows from how operands lie."""
+
+    ready: bool  # they are taken where they lie, in one call
+    step: int  # parts of the first dim that are one call else; 0: calls are of one dim less
+    rows: int  # of all matrices
+    each: int  # elements of the scores that are made at once, to the end of a line
+    elements: int  # and `cost` for each, as `sharing.call` takes them
+    cost: float
+    large: bool  # BLAS would share a product
+
+
+def takes(q: Array, k: Array, v: Array, a: Any) -> bool:
+    """Whether loops make attention of these."""
+    return (
+        a.work.char == "f"
+        and compiled.loops() is not None
+        and openblas.place() is not None
+        and a.scale != 0  # by which BLAS multiplies nothing, not even NaN
+        and 0 not in (*q.shape, *k.shape, v.shape[-1])
+    )
 
 
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Any) -> None:
     """Write the result, and each row's logsumexp if it is asked for."""
-    s = _scores(q, k, a)
-    level = np.empty(s.shape[:-1], _TYPE) if lse is None else lse
-    compiled.loops().attended(s.ravel(), *_told(s.shape, a), level.ravel())
-    _put_product(s, v.astype(_TYPE, copy=False), out)
+    lies = q.strides, k.strides, v.strides, out.strides
+    plan = _plan(q.shape, k.shape, v.shape, a.causal, lies)
+    if not plan.ready or q.dtype.char != "f":
+        quietly(_by_parts, forward, plan, (q, k, v), (out,), lse, a)
+        return
+    level = np.empty(plan.rows, _TYPE) if lse is None else lse.reshape(-1)
+    _call(compiled.loops().attended, plan, 1, (q, k, v), (out,), level, a)
 
 
 def backward(
-    g: Array, q: Array, k: Array, v: Array, _out: Array, lse: Array, dq: Array, dk: Array,
-    dv: Array, a: Any,
-) -> None:  # fmt: skip
+    g: Array, q: Array, k: Array, v: Array, dq: Array, dk: Array, dv: Array, lse: Array, a: Any
+) -> None:
     """Write the gradients of q, k and v."""
-    g, v = g.astype(_TYPE, copy=False), v.astype(_TYPE, copy=False)
-    p, dp = _scores(q, k, a), multiply(g, v.swapaxes(-1, -2))
-    told = _told(p.shape, a)
-    compiled.loops().attended_back(p.ravel(), *told, lse.ravel(), a.scale, dp.ravel())
-    _put_product(p.swapaxes(-1, -2), g, dv)
-    _put_product(dp, k.astype(_TYPE, copy=False), dq)
-    _put_product(dp.swapaxes(-1, -2), q.astype(_TYPE, copy=False), dk)
+    if 0 in g.strides and g.size <= _COPIED:  # a number for all, such as a sum's gradient
+        g = np.array(g, order="C")
+    lies = q.strides, k.strides, v.strides, g.strides, dq.strides, dk.strides, dv.strides
+    plan = _plan(q.shape, k.shape, v.shape, a.causal, lies)
+    if not plan.ready or q.dtype.char != "f":
+        quietly(_by_parts, backward, plan, (g, q, k, v), (dq, dk, dv), lse, a)
+        return
+    back = compiled.loops().attended_back
+    _call(back, plan, 2, (g, q, k, v), (dq, dk, dv), lse.reshape(-1), a)
 
 
-def _scores(q: Array, k: Array, a: Any) -> Array:
-    scaled = np.multiply(q.astype(_TYPE, copy=False), bare.number(a.scale, _TYPE))
-    return multiply(scaled, k.astype(_TYPE, copy=False).swapaxes(-1, -2))
-
-
-def _put_product(x: Array, y: Array, out: Array) -> None:
-    if out.dtype == _TYPE and (out.flags.c_contiguous or has_unit_stride(out)):
-        multiply(x, y, out)
+def _call(
+    loop: Callable[..., None], plan: _Plan, rooms: int, read: Arrays, into: Arrays, level: Array,
+    a: Any,
+) -> None:  # fmt: skip
+    q = read[-3]
+    shape = (*q.shape[:-1], read[-2].shape[-2])
+    if len(shape) == 3:
+        read, into = [tuple([x[None] for x in arrays]) for arrays in (read, into)]
+    where, told = openblas.place(), _told(shape, a)
+    assert where is not None  # so says `takes`
+    elements, cost = plan.elements, plan.cost * rooms
+    if elements < sharing.FROM and not plan.large:
+        room = np.empty((rooms, plan.each), _TYPE)
+        loop(*where, *read, a.scale, *told, room, level, *into, 1)
+        return
+    rooms *= min(config.threads, math.prod(shape[:-2]))
+    flat = take(rooms * plan.each, _TYPE)
+    given = *where, *read, a.scale, *told, flat.reshape(rooms, plan.each), level, *into
+    if plan.large:
+        with one_thread():
+            sharing.call(loop, elements, cost, *given)
     else:
-        out[...] = multiply(x, y)
+        sharing.call(loop, elements, cost, *given)
+    give(flat)
 
 
-def _told(shape: tuple[int, ...], a: Any) -> tuple[Any, ...]:
+@lru_cache(1024)
+def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) -> _Plan:
+    """Of operands of these shapes, q, k, v, one like the result, and perhaps three as these are."""
+    (*lead, rows, width), keys = q, k[-2]
+    matrices, widest = math.prod(lead), max(width, v[-1])
+    scores = matrices * rows * keys
+    shapes = q, k, v, (rows, v[-1]), q, k, v
+    lie = all([*map(_is_ready, shapes, strides)])
+    copied = matrices * (rows + keys) * (width + v[-1])
+    step = _AT_ONCE * q[0] // scores if lie else _COPIED * q[0] // copied
+    if len(q) == 3:
+        step = max(step, 1)
+    ready = len(q) <= 4 and lie and step >= q[0]
+    each = _at_once(rows, keys, causal) * keys
+    room = -(-each // _LINE) * _LINE
+    cost = _SCORE + _FEATURE * widest
+    large = each * widest > openblas.FEW
+    return _Plan(
+        ready, step if len(q) <= 4 else 0, matrices * rows, room, scores * _WORK, cost, large
+    )
+
+
+def _at_once(rows: int, keys: int, causal: bool) -> int:
+    """Rows whose scores are made at once."""
+    return min(rows, max(16, _BLOCK // keys), _CAUSAL if causal else rows)
+
+
+def _is_ready(shape: Ints, strides: Ints) -> bool:
+    """Whether BLAS takes the matrices where they lie: rows are runs of memory."""
+    (*_, rows, width), (*_, down, right) = shape, strides
+    item = _TYPE.itemsize
+    return (right == item or width == 1) and (
+        rows == 1 or (down >= width * item and down % item == 0)
+    )
+
+
+def _by_parts(
+    call: Callable[..., None], plan: _Plan, read: Arrays, into: Arrays, lse: Array | None, a: Any
+) -> None:
+    """call(*read, *into, lse, a) of parts of the first dim, which are copied where that is not as
+    loops take it."""
+    n, step = len(read[0]), plan.step
+    parts: Any = [slice(at, at + step) for at in range(0, n, step)] if step else range(n)
+    for part in parts:
+        mask, kept, level = [None if x is None else x[part] for x in (a.mask, a.kept, lse)]
+        some = [x if _is_taken(x) else np.array(x, _TYPE, order="C") for x in _of(read, part)]
+        places = _of(into, part)
+        made = [x if _is_taken(x) else np.empty(x.shape, _TYPE) for x in places]
+        call(*some, *made, level, a._replace(mask=mask, kept=kept))
+        for place, found in zip(places, made, strict=True):
+            if place is not found:
+                place[...] = found
+
+
+def _of(arrays: Arrays, part: Any) -> list[Array]:
+    return [x[part] for x in arrays]
+
+
+def _is_taken(x: Array) -> bool:
+    return x.dtype.char == "f" and _is_ready(x.shape, x.strides)
+
+
+def _told(shape: Ints, a: Any) -> tuple[Any, ...]:
     """What loops are told of scores of this shape: sizes and masks."""
     mask, kept, seen, added = a.mask, _NONE, _NONE, _NOTHING
     kind, of_mask = 0, (1, 1, 1)
     if mask is not None:
         steps = mask.strides
-        if len(shape) <= 4 and (steps[-1] or shape[-1] == 1):  # as much of it as is not repeated
+        if steps[-1] or shape[-1] == 1:  # as much of it as is not repeated
             mask = mask[tuple([slice(0, None if step else 1) for step in steps[:-1]])]
         mask = np.ascontiguousarray(mask)
         of_mask = mask.shape[:-1]
@@ -74,12 +192,9 @@ def _told(shape: tuple[int, ...], a: Any) -> tuple[Any, ...]:
 
 
 @lru_cache(1024)
-def _sizes(
-    shape: tuple[int, ...], causal: bool, kind: int, thin: bool, of_mask: tuple[int, ...]
-) -> Array:
+def _sizes(shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints) -> Array:
     *lead, rows, keys = shape
     *_, images, heads, places = 1, 1, *of_mask
     steps = heads * places * (images > 1), places * (heads > 1), int(places > 1)
-    if len(lead) > 2:  # of such a mask there is all: its rows are the scores'
-        lead, steps = [1], (rows, 0, 1)
-    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps), np.int64)
+    step = _at_once(rows, keys, causal)
+    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps, step), np.int64)

@@ -8,7 +8,6 @@ fifth more with that). After 2 ** 16, 20 us, products that follow each other sti
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +18,9 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.interrupts import insist, region
-from skimp._kernels import batches_onednn, products_onednn
+from skimp._kernels import batches_loops, batches_onednn, products_onednn
 from skimp._kernels.locks import reentrant
+from skimp._kernels.openblas import FEW, library
 from skimp._kernels.threads import share
 from skimp.config import config
 
@@ -30,25 +30,13 @@ Ints = tuple[int, ...]
 _lock = reentrant()
 _inside: list[object] = []  # the regions of one thread that are open
 _before = 0
-FEW: Final = 1 << 19  # multiplications up to which BLAS shares no product
-_WORTH: Final = 1 << 25  # and from which that pays, where its threads have to be woken
+_WORTH: Final = 1 << 25  # multiplications from which its threads are worth waking
 # Multiplications that take as long as an element of `config.threads_from`, where our own threads
 # share them: a millisecond's work. A helper takes 60 us to wake, and each call that meets another
 # at the interpreter's lock waits as long.
 _QUICK: Final = 48
 _LONG: Final = 1 << 29  # multiplications of which each thread has many milliseconds
 _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
-
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """The OpenBLAS in NumPy's wheels; None with any other BLAS."""
-    home = os.path.dirname(np.__file__)
-    for folder in (f"{home}.libs", os.path.join(home, ".dylibs")):
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            if "scipy_openblas" in name:
-                return ctypes.CDLL(os.path.join(folder, name))
-    return None
 
 
 @cache
@@ -130,7 +118,8 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     if all_of_them <= FEW:
         if a.shape[-1] == 1 and a.dtype.kind == "f":
             return np.multiply(a, b, out=out, order="C")
-        return np.matmul(a, b, out=out, order="C")
+        if a.ndim < 3 or all_of_them < batches_loops.WORTH or config.threads < 2:
+            return np.matmul(a, b, out=out, order="C")
     rows, depth = a.shape[-2:]
     if a.ndim == 2 == b.ndim:
         if a.dtype.char == "f" and (
@@ -139,10 +128,13 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
             out = np.empty((rows, columns), a.dtype) if out is None else out
             if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
                 return out
-    elif a.ndim == b.ndim and all_of_them >= batches_onednn.WORTH:
-        made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
-        if batches_onednn.multiply(a, b, made, threads_for_products()):
-            return made  # the batches of others may broadcast
+    elif a.shape[:-2] == b.shape[:-2] and a.dtype.char == "f":
+        out = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
+        if all_of_them < batches_onednn.WORTH:
+            if config.threads > 1 and batches_loops.multiply(a, b, out):
+                return out
+        elif batches_onednn.multiply(a, b, out, threads_for_products()):
+            return out
     functions = _functions() if FEW < rows * depth * columns < _WORTH and not _inside else None
     if functions is None:
         return np.matmul(a, b, out=out, order="C")

@@ -19,8 +19,9 @@ import numpy as np
 
 from skimp._kernels import shaping
 from skimp._kernels.blas import one_thread, spread
-from skimp._kernels.gemm import AS_IT_IS, TRANSPOSED, gemm_of, gemms
+from skimp._kernels.gemm import AS_IT_IS, TRANSPOSED, gemms
 from skimp._kernels.im2col import LANES, SCRATCH, Ints, Window, rows_flat
+from skimp._kernels.openblas import gemm_of
 from skimp._kernels.scratch import Scratch, give, row_sums, take
 
 Array = np.ndarray[Any, Any]

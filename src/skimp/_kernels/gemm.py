@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._kernels import products_onednn, shaping
-from skimp._kernels.blas import alone, library, threads_for_products
+from skimp._kernels.blas import alone, threads_for_products
+from skimp._kernels.openblas import INTEGERS, TYPES, gemm_of, library
 from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
@@ -26,8 +27,6 @@ Array = np.ndarray[Any, Any]
 _SAFE: Final = products_onednn.SMALL
 LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
 ROWS, AS_IT_IS, TRANSPOSED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
-_TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
-_INTEGERS: Final = (("64_", ctypes.c_int64), ("", ctypes.c_int32))  # by the ends of names
 Lies = tuple[int, int, int]  # an address, how far rows are apart, and matrices, in elements
 
 
@@ -41,7 +40,7 @@ def adds(a: Array, b: Array, out: Array) -> bool:
         a.ndim == 2 == b.ndim
         and (a.size >= LARGE or b.size >= LARGE)
         and min(out.shape) > 1 < a.shape[1]
-        and out.dtype.char in _TYPES
+        and out.dtype.char in TYPES
         and out.strides[1] == out.itemsize
         and (a.flags.c_contiguous or has_unit_stride(a))
         and (b.flags.c_contiguous or has_unit_stride(b))
@@ -102,11 +101,11 @@ def _gemms_of(kind: str) -> Callable[..., None] | None:
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
-    name, real = _TYPES[kind]
-    renamed = [(f"scipy_cblas_{name}_batch_strided{suffix}", i) for suffix, i in _INTEGERS]
+    name, real = TYPES[kind]
+    renamed = [(f"scipy_cblas_{name}_batch_strided{suffix}", i) for suffix, i in INTEGERS]
     plain = [
         (f"cblas_{name}_batch_strided", integer)
-        for suffix, integer in _INTEGERS
+        for suffix, integer in INTEGERS
         if hasattr(library(), f"scipy_cblas_{name}{suffix}")
     ]
     for symbol, integer in (*renamed, *plain):
@@ -115,22 +114,6 @@ def _gemms_of(kind: str) -> Callable[..., None] | None:
             matrix = (ctypes.c_void_p, integer, integer)
             found.argtypes = (
                 *[ctypes.c_int] * 3, *[integer] * 3, real, *matrix, *matrix, real, *matrix, integer
-            )  # fmt: skip
-            found.restype = None
-            return found  # type: ignore[no-any-return]
-    return None
-
-
-@cache
-def gemm_of(kind: str) -> Callable[..., None] | None:
-    """cblas_sgemm or cblas_dgemm, by the character of a type; None with another BLAS."""
-    name, real = _TYPES[kind]
-    for suffix, integer in _INTEGERS:
-        found = getattr(library(), f"scipy_cblas_{name}{suffix}", None)
-        if found is not None:
-            matrix = (ctypes.c_void_p, integer)
-            found.argtypes = (
-                *[ctypes.c_int] * 3, *[integer] * 3, real, *matrix, *matrix, real, *matrix
             )  # fmt: skip
             found.restype = None
             return found  # type: ignore[no-any-return]

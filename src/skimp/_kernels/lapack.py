@@ -14,7 +14,8 @@ import numpy as np
 from numpy.linalg import _umath_linalg as _routines
 
 from skimp._kernels import bare, shaping
-from skimp._kernels.blas import library, one_thread
+from skimp._kernels.blas import one_thread
+from skimp._kernels.openblas import library
 from skimp._kernels.threads import quietly
 
 Array = np.ndarray[Any, Any]

@@ -25,6 +25,7 @@ from skimp._kernels.loops.optimizers import (
 from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
 from skimp._kernels.loops.pooling import pooled, pooled_back
+from skimp._kernels.loops.products import products
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
 from skimp._kernels.loops.softmax import (
     log_softmaxes,
@@ -41,7 +42,7 @@ __all__ = [
     "gru_back", "gru_shown", "halved", "held", "kept", "lined", "log_softmaxes",
     "log_softmaxes_back", "lstm_back", "lstm_carried", "momentum", "normalized",
     "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
-    "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled", "softmaxes",
-    "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc", "weighed",
-    "widened", "words",
+    "products", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
+    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
+    "weighed", "widened", "words",
 ]  # fmt: skip

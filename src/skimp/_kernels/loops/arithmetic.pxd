@@ -21,6 +21,7 @@ cdef extern from *:
     #define SKIMP_BITS(x) ((unsigned int*) (x).data)
     #define SKIMP_PAST(table, k) ((table) + (k))
     #define SKIMP_PLACES(x) ((long long*) (x).data)
+    #define SKIMP_BYTES(x) ((unsigned char*) (x).data)
     #ifdef FP_FAST_FMAF
     #define SKIMP_FUSED(a, b, c) fmaf(a, b, c)
     #else
@@ -29,6 +30,7 @@ cdef extern from *:
     """
     const float* _of "SKIMP_DATA" (const float[::1] x) noexcept nogil
     const long long* _places "SKIMP_PLACES" (const long long[::1] x) noexcept nogil
+    const unsigned char* _bytes "SKIMP_BYTES" (const unsigned char[::1] x) noexcept nogil
     float* _into "SKIMP_DATA" (float[::1] x) noexcept nogil
     float _fused "SKIMP_FUSED" (float a, float b, float c) noexcept nogil
     float log "logf" (float x) noexcept nogil

@@ -19,7 +19,7 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _read = _bits = _places = _of
+    _into = _read = _bits = _bytes = _places = _of
 
     def _table(n: Any) -> Any:
         """Room for where so many arrays are, and for so many sizes; `_released` takes it back."""

@@ -27,7 +27,8 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import shaping
-from skimp._kernels.blas import FEW, multiply
+from skimp._kernels.blas import multiply
+from skimp._kernels.openblas import FEW
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul

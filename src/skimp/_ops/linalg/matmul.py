@@ -28,7 +28,8 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import bare
-from skimp._kernels.blas import FEW, multiply
+from skimp._kernels.blas import multiply
+from skimp._kernels.openblas import FEW
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul_batches import small_back, small_batches

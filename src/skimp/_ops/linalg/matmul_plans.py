@@ -20,7 +20,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory.layout import Layout, contiguous_strides, nbytes_needed
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import blas, gemm, shaping
+from skimp._kernels import blas, gemm, openblas, shaping
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
 from skimp.config import config
@@ -176,7 +176,7 @@ def _plan(
         return None
     if least and not (min(rows, columns, depth) > 1 and max(a.size, b.size) >= least):
         return None
-    if adds is not None and (adds != (columns,) or gemm.gemm_of(dtype.np.char) is None):
+    if adds is not None and (adds != (columns,) or openblas.gemm_of(dtype.np.char) is None):
         return None
     strides = None
     if seen == TURNED:
