@@ -11,6 +11,7 @@ from skimp._kernels.loops.layer_norm import normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses
 from skimp._kernels.loops.masks import filled, kept, passed
 from skimp._kernels.loops.normalization import normed, normed_back, summed
+from skimp._kernels.loops.objects import address, addresses, caller, dense, floats
 from skimp._kernels.loops.optimizers import (
     adagrad,
     adam,
@@ -35,11 +36,11 @@ from skimp._kernels.loops.sums import columns
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
-    "accumulated", "adagrad", "adam", "added", "amsgrad", "attended", "attended_back",
-    "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
-    "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
-    "lstm_carried", "momentum", "normalized", "normalized_back", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
-    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
-    "weighed", "widened",
+    "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
+    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
+    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "kept",
+    "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried", "momentum", "normalized",
+    "normalized_back", "normed", "normed_back", "passed", "pooled", "pooled_back", "ran",
+    "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "stack", "stays", "summed", "topped", "ufunc", "weighed", "widened",
 ]  # fmt: skip
