@@ -16,8 +16,9 @@ from skimp._kernels import compiled, loops, shaping
 
 WAYS = [loops] if compiled.loops() is None else [loops, compiled.loops()]
 ARRAYS = [
-    np.zeros((3, 4), "f"), np.zeros((3, 4), "f").T, np.zeros((3, 4))[1:, ::2], np.zeros((0, 2), "f"),
-    np.zeros((), "f"), np.zeros(4, ">f4")[2:], np.array([None, 1]), np.zeros(5, "f")[::-1],
+    np.zeros((3, 4), "f"), np.zeros((3, 4), "f").T, np.zeros((3, 4))[1:, ::2],
+    np.zeros((0, 2), "f"), np.zeros((), "f"), np.zeros(4, ">f4")[2:], np.array([None, 1]),
+    np.zeros(5, "f")[::-1],
 ]  # fmt: skip
 ARRAYS[0].flags.writeable = False
 
@@ -32,7 +33,8 @@ def test_arrays_are_where_and_as_numpy_says(made: Any) -> None:
     assert [shaping.is_dense(a) for a in ARRAYS] == dense
     floats = [a.dtype.char == "f" and c for a, c in zip(ARRAYS, dense, strict=True)]
     assert [made.floats(a) for a in ARRAYS] == floats
-    assert made.floats(*ARRAYS[3:5]) and not made.floats(*ARRAYS)
+    assert made.floats(*ARRAYS[3:5])
+    assert not made.floats(*ARRAYS)
 
 
 @pytest.mark.skipif(compiled.loops() is None, reason="nothing is compiled")
