@@ -59,7 +59,8 @@ def multiply(a: Array, b: Array, out: Array, threads: int, add: bool = False) ->
     if found is None:
         return False
     made, turned_a, turned_b, dense = found
-    if dense and a.flags.writeable and b.flags.writeable:  # `shaping.addresses`, written out
+    if dense and not shaping.IN_C and a.flags.writeable and b.flags.writeable:
+        # `shaping.addresses`, written out
         at_a = addressof(_at(a.T if turned_a else a))
         at_b = addressof(_at(b.T if turned_b else b))
         at_out = addressof(_at(out))

@@ -4,11 +4,15 @@ and its address.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
+
+from skimp._kernels import compiled
 
 Array = np.ndarray[Any, Any]
 _at: Final = c_char.from_buffer
@@ -16,8 +20,7 @@ _MANY: Final = 1 << 12  # elements from which a copy is worth two views
 _RUN: Final = 1 << 10  # bytes of a run that is moved as one item
 
 
-def address(a: Array) -> int:
-    """Where the first element is (`a.ctypes.data`)."""
+def _address(a: Array) -> int:
     try:
         first: Any = a if a.flags.carray else a[(0,) * a.ndim + (...,)]
         return addressof(_at(first))
@@ -26,8 +29,7 @@ def address(a: Array) -> int:
         return where
 
 
-def addresses(*arrays: Any) -> list[int]:
-    """`address` of each, without a call for each."""
+def _addresses(*arrays: Any) -> list[int]:
     try:
         for a in arrays:
             if not a.flags.carray:
@@ -36,7 +38,17 @@ def addresses(*arrays: Any) -> list[int]:
             return list(map(addressof, map(_at, arrays)))
         return [addressof(_at(a if a.flags.carray else a[(0,) * a.ndim + (...,)])) for a in arrays]
     except (TypeError, ValueError, IndexError):
-        return [address(a) for a in arrays]
+        return [_address(a) for a in arrays]
+
+
+_loops: Final = compiled.loops()
+IN_C: Final = _loops is not None  # where the functions below take as long as an attribute
+# Where the first element is (`a.ctypes.data`); the same of each; whether it lies row by row.
+address: Final[Callable[[Array], int]] = _loops.address if IN_C else _address
+addresses: Final[Callable[..., list[int]]] = _loops.addresses if IN_C else _addresses
+is_dense: Final[Callable[[Array], bool]] = (
+    _loops.dense if IN_C else attrgetter("flags.c_contiguous")
+)
 
 
 def put(source: Array, out: Array) -> None:

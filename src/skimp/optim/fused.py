@@ -17,6 +17,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, writable
+from skimp._kernels.shaping import is_dense
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 from skimp.optim.formulas import Arrays, Formula, Loop, Term, changes, loop_for, on_arrays
@@ -137,7 +138,7 @@ def _put_alike(
 def _sizes(tensors: list[Tensor], dtype: dtypes.dtype) -> list[int]:
     """How many elements row-major tensors of the type have; -1 for any others."""
     return [
-        (a.size if a.flags.c_contiguous and t._dtype is dtype else -1)
+        (a.size if is_dense(a) and t._dtype is dtype else -1)
         if (a := t._np) is not None
         else _size(t, dtype)
         for t in tensors

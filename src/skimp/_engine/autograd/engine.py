@@ -33,6 +33,7 @@ from skimp._engine.tensor.dtypes import FLOATING
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp._kernels import bare, sharing
 from skimp._kernels.locks import reentrant
+from skimp._kernels.shaping import is_dense
 from skimp._kernels.threads import quietly
 
 _state = modes.state
@@ -409,8 +410,8 @@ def _accumulate(
             and a is g._storage.block
             and count(g) == HELD_BY_VARIABLE
             and count(g._storage) == HELD_BY_ATTRIBUTE
-            and a.flags.c_contiguous
-            and b.flags.c_contiguous
+            and is_dense(a)
+            and is_dense(b)
             and not (g._rg or g._skimp_marked or g._storage.exported)
             and g._base is None
             and g._skimp_views is None

@@ -14,10 +14,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 from skimp._engine.memory.call_site import OWN_CODE
+from skimp._kernels import compiled
 
 # file names of this package, learned as they are met, and of what enters its context managers
 INSIDE: set[str] = {contextlib.__file__}
 OUTSIDE: set[str] = set()  # and all others
+# `outside` of a frame, by the files that are known, in C where that is compiled
+caller: Any = getattr(compiled.loops(), "caller", None)
 TRACE: list[bool] = []  # holds something while anomaly mode is on anywhere
 
 

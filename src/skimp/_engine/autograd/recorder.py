@@ -54,7 +54,7 @@ def written(recording: Recording, count: int | None) -> Any:
     text += ["    else:", "        return"]
     if rule.unfolds is not None:
         text += ["    next_number()"] * FOLDED
-    text += [*_PLACE.format(first=first).splitlines()]
+    text += [*_PLACE.format(first=first).splitlines(), *_LINE.splitlines()]
     text += [f"    {line}" for line in _histories(count, recording.nondiff)]
     return function_of(f"record_{rule.name}", text, space)
 
@@ -63,6 +63,7 @@ def written(recording: Recording, count: int | None) -> Any:
 _SPACE: Final[dict[str, Any]] = {
     "Tensor": Tensor,
     "accumulate_of": accumulate_of,
+    "caller": lines.caller,
     "guarded": saving.GUARDED,
     "here": sys._getframe,
     "inside": lines.INSIDE,
@@ -260,12 +261,16 @@ def _kept(
     return text, f"k{i}, w{i}"
 
 
-# the number, what the first output is like, and the user's line
+# the number, and what the first output is like
 _PLACE = """\
     node._skimp_number = next_number()
     a = {first}._np
     node._skimp_shape = a.shape if a is not None else {first}._skimp_layout.shape
-    node._skimp_dtype = {first}._dtype
+    node._skimp_dtype = {first}._dtype"""
+# the user's line
+_LINE_IN_C = """\
+    node._skimp_code, node._skimp_lasti = caller(here(2), inside, users) or outside(here(2))"""
+_LINE_IN_PYTHON = """\
     frame = here(2)
     code = frame.f_code
     name = code.co_filename
@@ -281,6 +286,7 @@ _PLACE = """\
         else:
             code, node._skimp_lasti = outside(frame)
     node._skimp_code = code"""
+_LINE = _LINE_IN_PYTHON if lines.caller is None else _LINE_IN_C
 
 
 def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:

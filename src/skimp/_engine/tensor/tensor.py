@@ -329,7 +329,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
 def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
     """`fresh`, of an array that may lie in another order than row-major."""
     t = fresh(array, dtype)
-    if not array.flags.c_contiguous:
+    if not shaping.is_dense(array):
         t._skimp_turned = True
     return t
 

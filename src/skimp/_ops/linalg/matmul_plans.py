@@ -106,8 +106,11 @@ def planned(
     if bias is not None:
         _begin(array, bias)
     try:
-        at_x, at_y = addressof(_at(x)), addressof(_at(y))
-        at = addressof(_at(array if plan.strides is None else array.T))
+        if shaping.IN_C:
+            at_x, at_y, at = shaping.addresses(x, y, array)
+        else:  # the same, written out
+            at_x, at_y = addressof(_at(x)), addressof(_at(y))
+            at = addressof(_at(array if plan.strides is None else array.T))
     except (TypeError, ValueError):  # read-only
         at_x, at_y, at = shaping.addresses(x, y, array)
     threads = blas.threads_for_products()

@@ -21,6 +21,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh, wrap
 from skimp._kernels import gemm
 from skimp._kernels.blas import multiply
+from skimp._kernels.shaping import is_dense
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
@@ -49,7 +50,7 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
     if not (
         dtype in dtypes.FLOATING_AND_COMPLEX
         and dtype is weight._dtype
-        and x.flags.c_contiguous
+        and is_dense(x)
         and w.flags.forc
         and shape[-1] == ins
         and (bias is None or (b is not None and bias._dtype is dtype and b.shape == (outs,)))
@@ -120,7 +121,7 @@ def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
         layout = input._skimp_layout
         if (x.strides[0] // x.itemsize if layout is None else layout.strides[0]) == 1:
             return False  # a column turned: its gradient lies so too
-    return bool(w.flags.c_contiguous and input._dtype in dtypes.FLOATING)
+    return is_dense(w) and input._dtype in dtypes.FLOATING
 
 
 def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor | None:

@@ -14,6 +14,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, compiled, normalization, normalization_onednn
 from skimp._kernels.normalization_onednn import SEVERAL
 from skimp._kernels.scratch import dense_row_sums, less_column, row_product, row_products, row_sum
+from skimp._kernels.shaping import is_dense
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.softmax import SMALL
 
@@ -25,7 +26,7 @@ def as_shape(value: Any) -> tuple[int, ...]:
 def _small_rows(t: Any, dtype: Any) -> Array | None:
     """A small tensor of the type, row by row; None for any other."""
     a = t._np
-    if a is None or t._dtype is not dtype or not a.flags.c_contiguous or not 0 < a.size < SMALL:
+    if a is None or t._dtype is not dtype or not is_dense(a) or not 0 < a.size < SMALL:
         return None
     return a.reshape(-1, a.shape[-1]) if a.ndim else None
 
