@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -298,6 +299,17 @@ def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:
     assert found.stdout.startswith("Without a budget: at most ")
     assert "The smallest budget that was found to fit: " in found.stdout
     assert "█" in found.stdout
+
+
+def test_fit_counts_no_seconds_of_the_start(tmp_path: Path) -> None:
+    """Else budgets of short programs look as if they cost little."""
+    (tmp_path / "spent.py").write_text(
+        "import time\nwith open('began', 'w') as file:\n    file.write(str(time.process_time()))\n"
+    )
+    with contextlib.chdir(tmp_path):
+        found = fit.run(["spent.py"], None, False)
+    assert found is not None
+    assert 0 < found.seconds < float((tmp_path / "began").read_text())
 
 
 def test_fit_stops_a_run_that_takes_too_long(tmp_path: Path) -> None:
