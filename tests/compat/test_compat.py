@@ -115,9 +115,10 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
         import skimp, skimp._compat
         before = list(sys.path), list(sys.meta_path)
         skimp._compat.install()
-        import torch.nn
+        import torch.nn, functorch.experimental
         skimp._compat.uninstall()
-        print([name for name in sys.modules if name.split(".")[0] == "torch"])
+        names = "torch", "functorch"
+        print([name for name in sys.modules if name.split(".")[0] in names])
         print(before == (sys.path, sys.meta_path))
         skimp._compat.uninstall()
         skimp._compat.install()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +23,10 @@ from skimp._kernels import compiled
 _APART: Final = re.compile(  # what a file by itself imports
     r"^from (?:__future__|skimp\._kernels\.loops\.\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
 )
+
+KEPT: Final = 8  # modules of other sources that stay, those that were used last
+DAY: Final = 86_400.0  # seconds; who was used within one stays: many checkouts work side by side
+OLD: Final = 30 * DAY  # since it was used: nobody will
 
 
 def add_to(commands: Any) -> None:
@@ -63,12 +69,32 @@ def _put(file: Path) -> str:
         made.chmod(0o700)
         compiled.load(str(made))
         made.replace(file)  # at once: a program that starts now finds it whole, or none
+    forget_old(file)
     if compiled.is_ours(str(file)):
         return ""
     return (
         f"others may write to {file.parent}, so programs load nothing from there; "
         f"chmod go-w {shlex.quote(str(file.parent))}, and run it again"
     )
+
+
+def forget_old(file: Path) -> None:
+    """Remove modules that nobody seems to use any more. Programs that have one loaded keep it."""
+    others = [one for one in file.parent.glob("loops-*") if one != file]
+    for place, one in enumerate(sorted(others, key=_used, reverse=True)):
+        age = time.time() - _used(one)
+        if age > OLD or (place >= KEPT and age > DAY):
+            with contextlib.suppress(OSError):  # another user's, or another command was here first
+                one.unlink()
+
+
+def _used(file: Path) -> float:
+    """When it was made or, where the file system says so, read; 0 if it is gone."""
+    try:
+        told = file.stat()
+    except OSError:
+        return 0.0
+    return max(told.st_mtime, told.st_atime)
 
 
 def _compiler() -> list[str]:

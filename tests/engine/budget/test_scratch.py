@@ -196,6 +196,20 @@ def test_a_convolution_is_made_in_smaller_pieces_where_there_is_little_room() ->
     assert np.all(g[..., 1:-1, 1:-1] == 576)
 
 
+@pytest.mark.parametrize("layer", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+def test_what_a_waiting_input_is_made_of_goes_before_a_convolutions_result_is_there(
+    layer: Any,
+) -> None:
+    torch.manual_seed(0)
+    norm, second = torch.nn.BatchNorm2d(16), layer(16, 16, 3, padding=1)
+    x = torch.randn(16, 16, 64, 64)  # 4 MiB, as each result; it may go
+    wanted = second(norm(x).relu()).detach().numpy().tobytes()
+    with torch.memory.budget(full() + 6 * MIB):
+        made = torch.cat([x])
+        result = second(norm(made).relu())
+        assert result.detach().numpy().tobytes() == wanted
+
+
 def test_partial_sums_of_a_convolutions_weights_count() -> None:
     if onednn.library() is None:
         pytest.skip("skimp[onednn] is not installed")

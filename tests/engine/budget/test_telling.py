@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 import skimp as torch
 from skimp import lens
 from skimp._engine.budget import choice, recipes, setting, telling
-from skimp._engine.budget.statistics import Outcome, counts
+from skimp._engine.budget.statistics import Counts, Outcome, counts
 from skimp._engine.memory.caching import pool
+from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp.cli import fit
 from skimp.errors import OutOfMemoryError
@@ -299,6 +301,17 @@ def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:
     assert "█" in found.stdout
 
 
+def test_fit_counts_no_seconds_of_the_start(tmp_path: Path) -> None:
+    """Else budgets of short programs look as if they cost little."""
+    (tmp_path / "spent.py").write_text(
+        "import time\nwith open('began', 'w') as file:\n    file.write(str(time.process_time()))\n"
+    )
+    with contextlib.chdir(tmp_path):
+        found = fit.run(["spent.py"], None, False)
+    assert found is not None
+    assert 0 < found.seconds < float((tmp_path / "began").read_text())
+
+
 def test_fit_stops_a_run_that_takes_too_long(tmp_path: Path) -> None:
     (tmp_path / "sleeps.py").write_text("import time; time.sleep(600)")
     with pytest.raises(subprocess.TimeoutExpired):
@@ -328,6 +341,18 @@ def test_what_was_done_adds_up() -> None:
         assert sum([part.nbytes for part in parts]) == total > 0
         assert any([part.lineno and part.op for part in parts])
     assert one.again == tuple(sorted(one.again, key=lambda part: -part.seconds))
+
+
+def test_an_op_of_a_line_is_told_once_by_its_public_name() -> None:
+    """Whether its recipe was known or not, and whatever it is made of."""
+    one = Counts()
+    site = Site("train.py", 9, "layer_norm")
+    one.wrote("", site, 4, 1.0)
+    one.wrote("layer_norm", site, 8, 2.0)
+    one.wrote("_native_layer_norm", site, 16, 4.0)
+    one.wrote("", Site("train.py", 9, "linear"), 1, 0.5)
+    told = [(part.op, part.times, part.nbytes, part.seconds) for part in one.again]
+    assert told == [("layer_norm", 3, 28, 7.0), ("linear", 1, 1, 0.5)]
 
 
 def test_the_search_closes_in() -> None:

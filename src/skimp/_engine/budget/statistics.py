@@ -120,12 +120,17 @@ class Counts:
 
     @property
     def again(self) -> tuple[Again, ...]:
-        """The sums by way, op and line, what took longest first."""
-        found = [
-            Again(way, op or (site.op if site else ""), site.filename if site else "",
-                  site.lineno if site else 0, *sums)
-            for (way, op, site), sums in self._again.items()
-        ]  # fmt: skip
+        """The sums by way, op and line, what took longest first. Whose recipe is not known has the
+        op that the line called, as have those whose op has no public name.
+        """
+        sums: dict[tuple[str, str, str, int], tuple[int, int, float]] = {}
+        for (way, op, site), (times, nbytes, seconds) in self._again.items():
+            file, line, called = site or ("", 0, "")
+            public = op if op[:1] not in ("", "_") else called or op
+            before = sums.get((way, public, file, line), (0, 0, 0.0))
+            added = times + before[0], nbytes + before[1], seconds + before[2]
+            sums[way, public, file, line] = added
+        found = [Again(*key, *added) for key, added in sums.items()]
         return tuple(sorted(found, key=lambda one: -one.seconds))
 
 

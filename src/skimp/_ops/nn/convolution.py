@@ -207,11 +207,13 @@ def _conv(
     """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
     fewer than would fit."""
     form = _form(shape_of(input), shape_of(weight), stride, padding, dilation, groups, places)
+    # first: what a waiting input is made of may go before there is room for the result
+    images = None if input._hollow else input._skimp_array().reshape(form.images)
     result, target = _result(form.result, input, weight)
-    if target is None:
+    if images is None or target is None:
         return result
     conv_kernels.forward(
-        input._skimp_array().reshape(form.images),
+        images,
         weight._skimp_array().reshape(form.kernels),
         None if bias is None else bias._skimp_array().reshape(form.kernels[:2]),
         target.reshape(form.places),
@@ -246,12 +248,13 @@ def _conv_adjoint(
     """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
     (n, _, *out), kernels = shape_of(input), shape_of(weight)
     shape = n, kernels[1] * groups, *size
-    result, target = _result(shape, input, weight)
-    if target is None:
-        return result
     form = _form(shape, kernels, stride, padding, dilation, groups, tuple(out))
+    places = None if input._hollow else input._skimp_array().reshape(form.places)  # first, as above
+    result, target = _result(shape, input, weight)
+    if places is None or target is None:
+        return result
     adjoint(
-        input._skimp_array().reshape(form.places),
+        places,
         weight._skimp_array().reshape(form.kernels),
         None if bias is None else bias._skimp_array().reshape(groups, -1),
         target.reshape(form.images),
