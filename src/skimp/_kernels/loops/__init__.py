@@ -13,13 +13,27 @@ from skimp._kernels.loops.masks import filled, held, kept, passed
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import normals
 from skimp._kernels.loops.objects import address, addresses, caller, dense, floats
-from skimp._kernels.loops.optimizers import adagrad, adam, amsgrad, momentum, rmsprop, rmsprop_momentum, sgd, sparse_adam
+from skimp._kernels.loops.optimizers import (
+    adagrad,
+    adam,
+    amsgrad,
+    momentum,
+    rmsprop,
+    rmsprop_momentum,
+    sgd,
+    sparse_adam,
+)
 from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
 from skimp._kernels.loops.pooling import pooled, pooled_back
 from skimp._kernels.loops.products import products
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
-from skimp._kernels.loops.softmax import log_softmaxes, log_softmaxes_back, softmaxes, softmaxes_back
+from skimp._kernels.loops.softmax import (
+    log_softmaxes,
+    log_softmaxes_back,
+    softmaxes,
+    softmaxes_back,
+)
 from skimp._kernels.loops.sums import columns
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
