@@ -31,7 +31,7 @@ from skimp._kernels.loops.softmax import (
     softmaxes,
     softmaxes_back,
 )
-from skimp._kernels.loops.sums import columns
+from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "brain_halved", "class_gradients", "class_losses", "columns", "concatenate", "filled",
     "gru_back", "gru_shown", "halved", "kept", "log_softmaxes", "log_softmaxes_back", "lstm_back",
     "lstm_carried", "momentum", "normalized", "normalized_back", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shuffled",
-    "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed", "topped", "ufunc",
-    "weighed", "widened",
+    "pooled", "pooled_back", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack",
+    "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened",
 ]  # fmt: skip
