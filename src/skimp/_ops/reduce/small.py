@@ -41,7 +41,6 @@ from skimp._ops.reduce.small_sums import (
     long_columns,
     row_sums,
     squared,
-    squared_distances,
     total,
 )
 from skimp.config import config
@@ -344,7 +343,12 @@ def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < LONG:
         return None
-    squares = squared_distances(x, total(x) / x.size)
+    middle = total(x) / x.size
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        squares = loops.squares(x.reshape(-1), np.array([middle], x.dtype), 0, 0)
+    else:
+        apart = bare.subtract(x.reshape(-1), middle)
+        squares = total(bare.square(apart, out=apart))
     if x.itemsize == 4 and not is_in_range(float(squares)):
         return None
     return squares / (x.size - degrees)  # type: ignore[no-any-return]

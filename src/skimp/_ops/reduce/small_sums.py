@@ -107,15 +107,6 @@ def squared(x: Array) -> Any:
     return total(bare.square(x))
 
 
-def squared_distances(x: Array, middle: Any) -> Any:
-    """The same of distances from a number, of less than `LONG`."""
-    flat = x.reshape(-1)
-    if x.size and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
-        return loops.squares(flat, np.array([middle], x.dtype), 0, 0)
-    apart = bare.subtract(flat, middle)
-    return total(bare.square(apart, out=apart))
-
-
 def in_units(flat: Array) -> float:
     """The sum of more than one unit, before it is rounded."""
     units = len(flat) // UNIT
