@@ -980,7 +980,9 @@ def test_normalized_rows_are_as_near_as_pytorchs(
 @pytest.mark.parametrize("how", [{}, {"label_smoothing": 0.1}, {"ignore_index": 1}])
 def test_losses_at_classes_are_as_near_as_pytorchs(made: Any, n: int, how: Any) -> None:
     x, at = ends(40, n), np.random.default_rng(n).integers(0, n, 40)
-    at[0], x[0] = 1, 3  # of large ones the level is rounded
+    at[0] = 1
+    if "label_smoothing" in how:
+        x[0] = 3  # of large ones the level is rounded
     for reduction in ("mean", "none"):
         results = []
         for library in (skimp, torch):

@@ -91,7 +91,7 @@ def _class_gradients(
             _less(x, r * n, n, levels[r], out, r * n)
         _exps(out, first * n, count * n, out, first * n)
         for r in range(first, first + count):
-            factor = whole[r]
+            factor = whole[r] / _sum(out, r * n, n)  # 1, but for what rounding a level took
             for k in range(r * n, r * n + n):
                 out[k] = out[k] * factor
             out[r * n + classes[r]] -= own[r]
