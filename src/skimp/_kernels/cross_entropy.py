@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import compiled
+from skimp._kernels import compiled, sharing
 from skimp._kernels.order import farthest
 from skimp._kernels.scratch import starts
 from skimp._kernels.softmax import dense_exp_rows
 
 Array = np.ndarray[Any, Any]
+
+_COST: Final = 0.6e-9  # seconds that a loop takes for each element
 
 
 def losses(x: Array, classes: Array, loss: Array, lse: Array) -> bool:
@@ -20,7 +22,12 @@ def losses(x: Array, classes: Array, loss: Array, lse: Array) -> bool:
     if x.ndim != 2 or loss.dtype.char != "f" or (loops := compiled.loops()) is None:
         return False
     at = np.ascontiguousarray(classes, np.int64).reshape(-1)
-    done: bool = loops.class_losses(_flat(x), at, x.shape[1], loss.reshape(-1), lse.reshape(-1))
+    given = _flat(x), at, x.shape[1], loss.reshape(-1), lse.reshape(-1)
+    done: bool
+    if x.size < sharing.FROM:
+        done = loops.class_losses(*given, 1)
+    else:
+        done = sharing.call(loops.class_losses, x.size, _COST, *given)
     return done
 
 
@@ -45,10 +52,13 @@ def gradients(x: Array, classes: Array, lse: Array, whole: Array, own: Array, ou
     if x.ndim != 2 or out.dtype.char != "f" or (loops := compiled.loops()) is None:
         return False
     at = np.ascontiguousarray(classes, np.int64).reshape(-1)
-    done: bool = loops.class_gradients(
-        _flat(x), at, lse.reshape(-1), whole.reshape(-1), own.reshape(-1), x.shape[1],
-        out.reshape(-1),
-    )  # fmt: skip
+    rows = lse.reshape(-1), whole.reshape(-1), own.reshape(-1)
+    given = _flat(x), at, *rows, x.shape[1], out.reshape(-1)
+    done: bool
+    if x.size < sharing.FROM:
+        done = loops.class_gradients(*given, 1)
+    else:
+        done = sharing.call(loops.class_gradients, x.size, _COST, *given)
     return done
 
 

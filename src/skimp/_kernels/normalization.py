@@ -10,11 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import compiled
+from skimp._kernels import compiled, sharing
 
 Array = np.ndarray[Any, Any]
 
 _TYPE: Final = np.dtype(np.float32)
+_COST: Final = 0.3e-9  # seconds that a loop takes for each element,
+_BACK: Final = 0.5e-9  # and for gradients
+_PIECES: Final = 16  # of rows, whose gradients of w and b are added up by themselves
+_STEP: Final = 16  # rows of one at least
 
 
 def loops(dtype: Any) -> Any:
@@ -31,9 +35,9 @@ def forward(
     done."""
     if (found := loops(out.dtype)) is None:
         return False
-    found.normalized(
-        _flat(x), w, b, x.shape[1], eps, centre, mean.reshape(-1), rstd.reshape(-1),
-        out.reshape(-1),
+    sharing.call(
+        found.normalized, out.size, _COST, _flat(x), w, b, x.shape[1], eps, centre,
+        mean.reshape(-1), rstd.reshape(-1), out.reshape(-1),
     )  # fmt: skip
     return True
 
@@ -45,7 +49,11 @@ def small_forward(
     """`forward` of rows without gaps, as new arrays, of `shape` and one for each row."""
     rows, n = x.shape
     out, mean, rstd = np.empty(shape, _TYPE), np.empty(rows, _TYPE), np.empty(rows, _TYPE)
-    found.normalized(x.reshape(-1), w, b, n, eps, centre, mean, rstd, out.reshape(-1))
+    given = x.reshape(-1), w, b, n, eps, centre, mean, rstd, out.reshape(-1)
+    if out.size < sharing.FROM:
+        found.normalized(*given, 1)
+    else:
+        sharing.call(found.normalized, out.size, _COST, *given)
     return (out, mean, rstd) if centre else (out, rstd)
 
 
@@ -55,13 +63,17 @@ def backward(
 ) -> tuple[Any, Any]:  # fmt: skip
     """out = the gradient of `forward`'s x, where there are `loops`; those of w and b, added up over
     the rows, if `affine`, else None."""
-    n = x.shape[1]
-    dw, db = np.empty((2, n if affine else 0), _TYPE)
-    compiled.loops().normalized_back(
-        _flat(g), _flat(x), mean.reshape(-1), rstd.reshape(-1), _ones(n) if w is None else w, n,
-        centre, affine, out.reshape(-1), dw, db,
+    rows, n = x.shape
+    step = max(_STEP, -(-rows // (16 * _PIECES)) * 16)  # by the shape alone, as are bits
+    pieces = -(-rows // step) if affine else 0
+    room, near = np.empty(pieces * 2 * n), np.empty(pieces * 2 * n, _TYPE)
+    sums = np.empty(2 * n if affine else 0, _TYPE)
+    sharing.call(
+        compiled.loops().normalized_back, out.size, _BACK, _flat(g), _flat(x), mean.reshape(-1),
+        rstd.reshape(-1), _ones(n) if w is None else w, n, centre, out.reshape(-1), step, room,
+        near, sums,
     )  # fmt: skip
-    return (dw, db) if affine else (None, None)
+    return (sums[:n], sums[n:]) if affine else (None, None)
 
 
 def _flat(x: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, compiled, softmax_onednn
+from skimp._kernels import bare, compiled, sharing, softmax_onednn
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import (
     RUN,
@@ -33,6 +33,11 @@ Block = Callable[..., None]
 # what vanishes would be less than 1e-29 of its row
 _LEAST: Final = 2.0**-29
 _MOST: Final = 2.0**100
+# seconds that a loop takes for each element
+_COSTS: Final = {
+    "softmaxes": 0.4e-9, "softmaxes_back": 0.2e-9, "log_softmaxes": 0.6e-9,
+    "log_softmaxes_back": 0.4e-9,
+}  # fmt: skip
 
 
 def in_wide(fn: Block) -> Block:
@@ -52,13 +57,15 @@ def in_wide(fn: Block) -> Block:
 
 
 def by_loop(name: str, *arrays: Array) -> bool:
-    """Whether the loop of that name has done it, for rows (a, n): the result's are the last."""
+    """Whether the loop of that name has done it, for rows (a, n), which a team shares: the result's
+    are the last."""
     out = arrays[-1]
     if out.ndim != 2 or out.dtype.char != "f" or (loops := compiled.loops()) is None:
         return False
     made = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays[:-1]]
-    getattr(loops, name)(*flat, out.shape[1], made.reshape(-1))
+    rest = out.shape[1], made.reshape(-1)
+    sharing.call(getattr(loops, name), made.size, _COSTS[name], *flat, *rest)
     if made is not out:
         out[...] = made
     return True
@@ -117,10 +124,9 @@ def log_softmax(x: Array, y: Array) -> None:
 
 
 def _by_onednn(dtype: np.dtype[Any], size: int, n: int) -> bool:
-    """Whether oneDNN makes the gradient of so many, in rows of n: loops are sooner than what no
-    team shares, and one row is NumPy's or a loop's, however many dims it has."""
-    shared = size >= softmax_onednn.SHARED or compiled.loops() is None
-    return size > n and shared and softmax_onednn.takes(dtype, size)
+    """Whether oneDNN makes the gradient of so many, in rows of n: where there is no loop; and one
+    row is NumPy's, however many dims it has."""
+    return compiled.loops() is None and size > n and softmax_onednn.takes(dtype, size)
 
 
 def softmax_back(g: Array, y: Array, d: Array, size: int) -> None:
@@ -165,7 +171,11 @@ def small_softmax(x: Array, shape: tuple[int, ...]) -> Array:
     """`softmax`, as a new array of this shape."""
     if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
         made = np.empty(shape, x.dtype)
-        loops.softmaxes(x.reshape(-1), x.shape[-1], made.reshape(-1))
+        given = x.reshape(-1), x.shape[-1], made.reshape(-1)
+        if x.size < sharing.FROM:
+            loops.softmaxes(*given, 1)
+        else:
+            sharing.call(loops.softmaxes, x.size, _COSTS["softmaxes"], *given)
         return made
     if x.ndim > 1:
         y, sums, _ = dense_exp_rows(x)
@@ -187,7 +197,11 @@ def small_log_softmax(x: Array, shape: tuple[int, ...]) -> Array:
     """`log_softmax`."""
     if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
         made = np.empty(shape, x.dtype)
-        loops.log_softmaxes(x.reshape(-1), x.shape[-1], made.reshape(-1))
+        given = x.reshape(-1), x.shape[-1], made.reshape(-1)
+        if x.size < sharing.FROM:
+            loops.log_softmaxes(*given, 1)
+        else:
+            sharing.call(loops.log_softmaxes, x.size, _COSTS["log_softmaxes"], *given)
         return made
     if x.ndim > 1:
         y = less_column(x, dense_row_tops(x))
@@ -207,7 +221,11 @@ def small_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
         return d.reshape(shape)
     if g.dtype.char == "f" and (loops := compiled.loops()) is not None:
         made = np.empty(shape, g.dtype)
-        loops.softmaxes_back(g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1))
+        given = g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1)
+        if g.size < sharing.FROM:
+            loops.softmaxes_back(*given, 1)
+        else:
+            sharing.call(loops.softmaxes_back, g.size, _COSTS["softmaxes_back"], *given)
         return made
     d = np.multiply(g, y)
     if g.ndim == 1:
@@ -222,7 +240,11 @@ def small_log_softmax_back(g: Array, y: Array, shape: tuple[int, ...]) -> Array:
     """`log_softmax_back`."""
     if g.dtype.char == "f" and (loops := compiled.loops()) is not None:
         made = np.empty(shape, g.dtype)
-        loops.log_softmaxes_back(g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1))
+        given = g.reshape(-1), y.reshape(-1), g.shape[-1], made.reshape(-1)
+        if g.size < sharing.FROM:
+            loops.log_softmaxes_back(*given, 1)
+        else:
+            sharing.call(loops.log_softmaxes_back, g.size, _COSTS["log_softmaxes_back"], *given)
         return made
     d = np.exp(y)
     total = np.asarray(row_sum(g)) if g.ndim == 1 else beside_rows(dense_row_sums(g))

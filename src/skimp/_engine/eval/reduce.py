@@ -20,7 +20,7 @@ import numpy as np
 from skimp._engine.eval.expr import Array, Expr, Shape
 from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import BRIEF
-from skimp._engine.eval.reducers import Reducer, State, in_double, merge_sums
+from skimp._engine.eval.reducers import Reducer, State, adds, in_double, merge_sums
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
@@ -58,6 +58,7 @@ class Geometry:
     direct: bool  # every unit makes final results
     alone: bool  # there is one unit
     few: bool  # one NumPy call, or one for each unit, where the source lies in memory already
+    whole: bool  # one call, or one for each unit, of whatever size
 
     @property
     def spans(self) -> int:
@@ -84,8 +85,10 @@ def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
     alone = r == rows and c == columns and before <= a
     size = math.prod(shape)
     short = r == rows or (before == 1 and span == 1)
-    few = size <= _TOGETHER * _UNIT and c == columns and short
-    return Geometry(size, tuple(groups), before, rows, columns, a, r, c, span, direct, alone, few)
+    whole = c == columns and short
+    few = size <= _TOGETHER * _UNIT and whole
+    parts = size, tuple(groups), before, rows, columns
+    return Geometry(*parts, a, r, c, span, direct, alone, few, whole)
 
 
 def _groups(shape: Shape, axes: tuple[int, ...]) -> list[tuple[int, bool]]:
@@ -155,12 +158,16 @@ def _is_simple(source: Expr | Array, cut: Geometry, how: Reducer, dtype: np.dtyp
         return True
     if not (isinstance(source, np.ndarray) and source.dtype == dtype):
         return False
-    return is_short(cut, how) and source.flags.c_contiguous
+    return is_short(cut, how, dtype) and source.flags.c_contiguous
 
 
-def is_short(cut: Geometry, how: Reducer) -> bool:
-    """Whether `of_units` takes what lies in memory: there is no work for a second thread."""
-    return cut.alone or (cut.few and how.bare and threads_for(cut.size, 1) == 1)
+def is_short(cut: Geometry, how: Reducer, dtype: np.dtype[Any]) -> bool:
+    """Whether `of_units` takes what lies in memory: there is no work for a second thread, or loops
+    share it.
+    """
+    if cut.alone or (cut.few and how.bare and threads_for(cut.size, 1) == 1):
+        return True
+    return cut.whole and adds(how, dtype, cut.columns)
 
 
 def _reduce_one(
@@ -183,9 +190,23 @@ def of_units(array: Array, cut: Geometry, how: Reducer) -> Array:
     block = array.reshape(cut.groups, cut.rows, cut.columns)
     if cut.r == cut.rows:
         state = how.first(block, 0)
+    elif adds(how, array.dtype, 1) and cut.columns == 1:
+        state = _at_once(how, block, cut)
     else:
         state = _in_pairs(how, block, cut)
     return how.value(state, cut.rows) if cut.direct else _joined(how, state, cut)
+
+
+def _at_once(how: Reducer, block: Array, cut: Geometry) -> State:
+    """The state of one group, whose units are the rows of one block."""
+    whole = cut.rows // cut.r * cut.r
+    parts = [how.first(block[:, :whole].reshape(-1, cut.r, 1), 0)]
+    counts = np.full(-(-cut.rows // cut.r), cut.r)
+    if whole < cut.rows:
+        parts.append(how.first(block[:, whole:], whole))
+        counts[-1] = cut.rows - whole
+    state = tuple([bare.concatenate(each) for each in zip(*parts, strict=True)])
+    return _tree(how, state, counts, 0)
 
 
 def _in_pairs(how: Reducer, block: Array, cut: Geometry) -> State:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.expr import Array
-from skimp._kernels import bare, compiled
+from skimp._kernels import bare, compiled, sharing
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import give, row_extremes, take
 
@@ -30,7 +30,8 @@ class Reducer:
 
     `first` is told where in the reduced dim its block starts, for reducers that give positions
     (`places`); those reduce neighbouring dims only. `bare`: `first` takes no memory of the block's
-    size, so that long blocks cost no more than short ones.
+    size, so that long blocks cost no more than short ones. `sums`: that of float32 along rows is
+    compiled loops', which need none either and share the rows among a team (`adds`).
     """
 
     name: str
@@ -40,17 +41,26 @@ class Reducer:
     empty: Any = None
     places: bool = False
     bare: bool = False
+    sums: bool = False
+
+
+def adds(how: Reducer, dtype: np.dtype[Any], columns: int) -> bool:
+    """Whether loops that a team shares add up what this reducer gives of a block of any size."""
+    kind = how.sums and (how.bare or columns == 1)
+    return kind and dtype.char == "f" and compiled.loops() is not None
 
 
 SHORT: Final = 256  # elements of a row up to which 16 sums that run on lose no more than pairs do
 _PIECE: Final = 512  # elements of a row that one loop adds up
+_LOOPED: Final = 2048  # the same of a compiled loop
 _LONG: Final = 1 << 14  # elements of a row from which what pieces leave over may be added apart
 _ALONE: Final = 9000  # elements of a matrix up to which OpenBLAS multiplies a vector on one thread
 _ROWS: Final = 8  # of a group at least
-_TOGETHER: Final = 512  # columns that a loop adds up at once
+_STEP: Final = 64  # rows that a loop adds up by themselves, at least,
+_PARTS: Final = 16  # in so many parts of all at most
 
 
-def _row_sums(x: Array) -> Array:
+def row_sums(x: Array) -> Array:
     """The sum of each row, bound by memory: NumPy's pairwise sum takes a half longer.
 
     Pieces are added by einsum, in 16 sums that run on, and so are their sums, of which a unit has
@@ -59,6 +69,8 @@ def _row_sums(x: Array) -> Array:
     """
     total: Array
     r = x.shape[1]
+    if x.dtype.char == "f" and x.size and (loops := compiled.loops()) is not None:
+        return looped_sums(loops, np.ascontiguousarray(x))
     if r <= SHORT and x.dtype.char in "fd":
         total = einsum("ij->i", x)
         return total
@@ -82,14 +94,17 @@ def add_up(block: Array) -> Array:
     a, r, c = block.shape
     total: Array
     if c == 1:
-        total = _row_sums(block.reshape(a, r)).reshape(a, 1)
+        total = row_sums(block.reshape(a, r)).reshape(a, 1)
         return total
     if r < 64:
         total = np.add.reduce(block, axis=1)
         return total
     if block.dtype.char == "f" and (loops := compiled.loops()) is not None:
         total = np.empty((a, c), block.dtype)
-        loops.columns(np.ascontiguousarray(block), np.empty(_TOGETHER), total)
+        step = max(_STEP, -(-r // (4 * _PARTS)) * 4)  # by the shape alone, as are bits
+        room = np.empty(a * -(-r // step) * c)
+        given = np.ascontiguousarray(block).reshape(-1), r, c, step, room, total.reshape(-1)
+        sharing.call(loops.columns, block.size, sharing.BRIEF, *given)
         return total
     step = math.isqrt(r)
     by_blas = c <= _ALONE // _ROWS and block.dtype.char in "fd"
@@ -105,6 +120,26 @@ def add_up(block: Array) -> Array:
     if whole < r:
         total += np.add.reduce(block[:, whole:], axis=1)
     return total
+
+
+def looped_sums(
+    loops: Any, x: Array, kept: int = 1, ones: int = 0, square: bool = False,
+    middles: Array | None = None,
+) -> Array:  # fmt: skip
+    """The sums of rows of float32 that lie row by row, of all dims behind the first `kept`, by a
+    loop that a team shares: of the shape of these, and so many dims of size 1. To `square`: of
+    squared distances from a number for each row, or from 0.
+    """
+    found: Array
+    if x.size < sharing.FROM:
+        found = loops.squares(x, middles, kept, ones) if square else loops.totals(x, kept, ones)
+        return found
+    found = np.empty((*x.shape[:kept], *(1,) * ones), x.dtype)
+    n = x.size // found.size
+    room = np.empty(found.size * -(-n // _LOOPED), x.dtype)
+    given = x.reshape(-1), n, square, middles, room, found.reshape(-1)
+    sharing.call(loops.shared_totals, x.size, sharing.BRIEF, *given)
+    return found
 
 
 @lru_cache
@@ -152,11 +187,21 @@ def _extreme(name: str, ufunc: np.ufunc) -> Reducer:
     return replace(_of_ufunc(name, ufunc), first=first)
 
 
+def _looping(block: Array) -> Any:
+    """The compiled loops, if they add up squares of this block."""
+    if block.shape[2] > 1 or block.dtype.char != "f" or not block.size:
+        return None
+    return compiled.loops()
+
+
 Term = Callable[[Array, Array], object]  # writes what is added up for a block, in a real type
 
 
 def _sum_of(term: Term, block: Array) -> Array:
     """The sum of a function of the block over the middle dim, its values in scratch."""
+    if term is _abs_squared and (loops := _looping(block)) is not None:
+        rows = np.ascontiguousarray(block.reshape(len(block), -1))
+        return looped_sums(loops, rows, 1, 1, True)
     flat = take(block.size, block.real.dtype)
     values = flat.reshape(block.shape)
     term(block, values)
@@ -169,7 +214,8 @@ def _of_sum(name: str, term: Term | None, value: Any = _only, empty: Any = 0) ->
     def first(block: Array, start: int) -> State:
         return (add_up(block) if term is None else _sum_of(term, block),)
 
-    return Reducer(name, first, merge_sums, value, empty, bare=term is None)
+    sums = term is None or term is _abs_squared
+    return Reducer(name, first, merge_sums, value, empty, bare=term is None, sums=sums)
 
 
 def _abs_squared(block: Array, out: Array) -> None:
@@ -267,6 +313,11 @@ def in_range(squares: Array) -> bool:
 
 
 def _moments(block: Array) -> State:
+    if (loops := _looping(block)) is not None:
+        rows = np.ascontiguousarray(block.reshape(len(block), -1))
+        mean = looped_sums(loops, rows, 1, 1)
+        np.divide(mean, bare.number(block.shape[1], block.dtype), out=mean)
+        return mean, looped_sums(loops, rows, 1, 1, True, mean.reshape(-1))
     if block.size <= _BRIEF and block.dtype.kind == "f":
         mean = np.divide(add_up(block), bare.number(block.shape[1], block.dtype))
         if len(block) == 1:  # NumPy takes longer for a dim more
@@ -307,7 +358,8 @@ def var(correction: float = 1) -> Reducer:
     def value(state: State, n: Count) -> Array:
         return _over_degrees(state[1], n, correction)
 
-    return Reducer(f"var({correction})", _first_moments, _merge_moments, value, math.nan)
+    name = f"var({correction})"
+    return Reducer(name, _first_moments, _merge_moments, value, math.nan, sums=True)
 
 
 @lru_cache
@@ -318,7 +370,8 @@ def std(correction: float = 1) -> Reducer:
         variance = _over_degrees(state[1], n, correction)
         return np.sqrt(variance, out=variance)
 
-    return Reducer(f"std({correction})", _first_moments, _merge_moments, value, math.nan)
+    name = f"std({correction})"
+    return Reducer(name, _first_moments, _merge_moments, value, math.nan, sums=True)
 
 
 # -- positions -------------------------------------------------------------------------------------

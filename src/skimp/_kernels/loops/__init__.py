@@ -34,7 +34,7 @@ from skimp._kernels.loops.softmax import (
     softmaxes,
     softmaxes_back,
 )
-from skimp._kernels.loops.sums import columns
+from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
@@ -44,6 +44,6 @@ __all__ = [
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
     "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "stack", "stays", "summed",
-    "topped", "ufunc", "weighed", "widened", "words",
+    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
+    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip

@@ -20,6 +20,8 @@ cdef extern from *:
     #define SKIMP_ROOM(n) ((unsigned int*) PyMem_Malloc((n) * sizeof(unsigned int)))
     #define SKIMP_BITS(x) ((unsigned int*) (x).data)
     #define SKIMP_PAST(table, k) ((table) + (k))
+    #define SKIMP_LACKS(x) ((x) == NULL)
+    #define SKIMP_DOUBLES(x) ((double*) (x).data)
     #define SKIMP_PLACES(x) ((long long*) (x).data)
     #define SKIMP_BYTES(x) ((unsigned char*) (x).data)
     #ifdef FP_FAST_FMAF
@@ -31,6 +33,8 @@ cdef extern from *:
     const float* _of "SKIMP_DATA" (const float[::1] x) noexcept nogil
     const long long* _places "SKIMP_PLACES" (const long long[::1] x) noexcept nogil
     const unsigned char* _bytes "SKIMP_BYTES" (const unsigned char[::1] x) noexcept nogil
+    bint _lacks "SKIMP_LACKS" (const float* x) noexcept nogil
+    double* _doubles "SKIMP_DOUBLES" (double[::1] x) noexcept nogil
     float* _into "SKIMP_DATA" (float[::1] x) noexcept nogil
     float _fused "SKIMP_FUSED" (float a, float b, float c) noexcept nogil
     float log "logf" (float x) noexcept nogil
@@ -51,3 +55,8 @@ cdef extern from *:
     float _rounded "SKIMP_SINGLE" (float x) noexcept nogil
     int _whole_of "skimp_whole_of" (float x) noexcept nogil
     float _float_of "skimp_float_of" (int bits) noexcept nogil
+
+cdef extern from "bare.h":
+    object bare_kept(object x, int dims, int ones)
+    Py_ssize_t bare_size(object x)
+    float* bare_floats(object x)

@@ -19,7 +19,7 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    _into = _read = _bits = _bytes = _places = _of
+    _into = _read = _bits = _bytes = _doubles = _places = _of
 
     def _table(n: Any) -> Any:
         """Room for where so many arrays are, and for so many sizes; `_released` takes it back."""
@@ -39,6 +39,21 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         return table[k:]
 
     _behind = _past
+
+    def _lacks(x: Any) -> Any:
+        """Whether there is no such array."""
+        return x is None
+
+    def bare_kept(x: Any, dims: Any, ones: Any) -> Any:
+        """A new array of the first dims of one, and so many dims of size 1 (`bare.h`)."""
+        return np.empty((*x.shape[:dims], *(1,) * ones), np.float32)
+
+    def bare_size(x: Any) -> Any:
+        return x.size
+
+    def bare_floats(x: Any) -> Any:
+        """Where its numbers are."""
+        return x.reshape(-1)
 
     def _fused(a: Any, b: Any, c: Any) -> Any:
         """a * b + c, rounded once."""

@@ -1,9 +1,10 @@
 # The types of layer_norm.py, for Cython alone.
 cimport cython
 
-@cython.locals(how=cython.int, rows=Py_ssize_t)
+@cython.locals(how=cython.int, rows=Py_ssize_t, t=Py_ssize_t)
 cpdef normalized(const float[::1] x, const float[::1] w, const float[::1] b, Py_ssize_t n,
-                 float eps, bint centre, float[::1] mean, float[::1] rstd, float[::1] out)
+                 float eps, bint centre, float[::1] mean, float[::1] rstd, float[::1] out,
+                 Py_ssize_t threads)
 
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t, one=float, size=float, middle=float,
                scale=float)
@@ -11,23 +12,22 @@ cdef void _normalized(const float* x, const float* w, const float* b, Py_ssize_t
                       int how, float* mean, float* rstd, float* out, Py_ssize_t first,
                       Py_ssize_t last) noexcept nogil
 
-@cython.locals(rows=Py_ssize_t)
+@cython.locals(rows=Py_ssize_t, pieces=Py_ssize_t, affine=bint, t=Py_ssize_t)
 cpdef normalized_back(const float[::1] g, const float[::1] x, const float[::1] mean,
                       const float[::1] rstd, const float[::1] w, Py_ssize_t n, bint centre,
-                      bint affine, float[::1] out, float[::1] dw, float[::1] db)
+                      float[::1] out, Py_ssize_t step, double[::1] room, float[::1] near,
+                      float[::1] sums, Py_ssize_t threads)
 
-@cython.locals(r=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t, size=float, middle=float, scale=float,
-               along=float, apart=float, sums=float[2])
+@cython.locals(p=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, r=Py_ssize_t, k=Py_ssize_t,
+               at=Py_ssize_t, to=Py_ssize_t, size=float, middle=float, scale=float, along=float,
+               apart=float, sums=float[2])
 cdef void _normalized_back(const float* g, const float* x, const float* mean, const float* rstd,
                            const float* w, Py_ssize_t n, bint centre, bint affine, float* out,
-                           float* dw, float* db, Py_ssize_t rows) noexcept nogil
+                           Py_ssize_t step, double* room, float* near, Py_ssize_t rows,
+                           Py_ssize_t piece, Py_ssize_t stop) noexcept nogil
 
-@cython.locals(found=double)
-cdef float _squares(const float* x, Py_ssize_t at, Py_ssize_t n, float middle) noexcept nogil
-
-@cython.locals(j=Py_ssize_t, stop=Py_ssize_t, rest=float, lanes=float[32])
-cdef inline float _piece_of_squares(const float* x, Py_ssize_t at, Py_ssize_t n,
-                                    float middle) noexcept nogil
+@cython.locals(k=Py_ssize_t)
+cdef inline void _flush(float* near, double* room, Py_ssize_t at, Py_ssize_t n) noexcept nogil
 
 @cython.locals(one=double, other=double, done=Py_ssize_t, count=Py_ssize_t)
 cdef void _both_sums(const float* g, const float* x, const float* w, Py_ssize_t at, Py_ssize_t n,

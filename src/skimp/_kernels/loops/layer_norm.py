@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import cython
+from cython.parallel import prange
 
-from skimp._kernels.loops.arithmetic import _into, _of, sqrt
-from skimp._kernels.loops.sums import _join, _joined, _sum
+from skimp._kernels.loops.arithmetic import _doubles, _into, _of, sqrt
+from skimp._kernels.loops.sums import _add_rows, _join, _joined, _squares, _sum
 
 
 def normalized(
-    x: Any, w: Any, b: Any, n: Any, eps: Any, centre: Any, mean: Any, rstd: Any, out: Any
-) -> None:
+    x: Any, w: Any, b: Any, n: Any, eps: Any, centre: Any, mean: Any, rstd: Any, out: Any,
+    threads: Any,
+) -> None:  # fmt: skip
     """out = each row of x, which lies elsewhere, less its mean if rows are to `centre`, over its
     deviation, times w, plus b, if these are not None; with the means and one over deviations."""
     how = 4 * centre + 2 * (w is not None) + (b is not None)
     rows = rstd.shape[0]
-    if out.shape[0] < 8192:
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _normalized(
+                _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out),
+                t * rows // threads, (t + 1) * rows // threads,
+            )  # fmt: skip
+    elif out.shape[0] < 8192:
         _normalized(
             _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
         )
@@ -56,80 +64,76 @@ def _normalized(
 
 
 def normalized_back(
-    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
-    dw: Any, db: Any,
+    g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, out: Any, step: Any,
+    room: Any, near: Any, sums: Any, threads: Any,
 ) -> None:  # fmt: skip
-    """out = the gradient of `normalized`'s x, elsewhere; and if `affine` those of w and b, added up
-    over the rows."""
+    """out = the gradient of `normalized`'s x, elsewhere; and sums = those of w and b, added up over
+    each `step` rows in a row of `room`, and then over these, unless there is no room. Of 16 rows
+    they are `near`."""
     rows = rstd.shape[0]
-    if out.shape[0] < 8192:
+    pieces = (rows + step - 1) // step
+    affine = room.shape[0] > 0
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _normalized_back(
+                _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), step,
+                _doubles(room), _into(near), rows, t * pieces // threads,
+                (t + 1) * pieces // threads,
+            )  # fmt: skip
+    elif out.shape[0] < 8192:
         _normalized_back(
-            _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), _into(dw),
-            _into(db), rows,
+            _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), step,
+            _doubles(room), _into(near), rows, 0, pieces,
         )  # fmt: skip
     else:
         with cython.nogil:
             _normalized_back(
-                _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out),
-                _into(dw), _into(db), rows,
+                _of(g), _of(x), _of(mean), _of(rstd), _of(w), n, centre, affine, _into(out), step,
+                _doubles(room), _into(near), rows, 0, pieces,
             )  # fmt: skip
+    if affine:
+        _add_rows(_doubles(room), 0, pieces, 2 * n, _into(sums), 0)
 
 
 def _normalized_back(
     g: Any, x: Any, mean: Any, rstd: Any, w: Any, n: Any, centre: Any, affine: Any, out: Any,
-    dw: Any, db: Any, rows: Any,
+    step: Any, room: Any, near: Any, rows: Any, piece: Any, stop: Any,
 ) -> None:  # fmt: skip
     size = n
     sums = [0.0] * 2
-    if affine:
-        for k in range(n):
-            dw[k] = 0
-        for k in range(n):
-            db[k] = 0
-    for r in range(rows):
-        at = r * n
-        middle = mean[r] if centre else 0
-        scale = rstd[r]
-        _both_sums(g, x, w, at, n, middle, scale, sums)
-        along = sums[0] / size
-        apart = sums[1] / size if centre else 0
+    for p in range(piece, stop):
+        first, last, to = p * step, min(p * step + step, rows), 2 * n * p
         if affine:
+            for k in range(to, to + 2 * n):
+                room[k] = 0
+            for k in range(to, to + 2 * n):
+                near[k] = 0
+        for r in range(first, last):
+            at = r * n
+            middle = mean[r] if centre else 0
+            scale = rstd[r]
+            _both_sums(g, x, w, at, n, middle, scale, sums)
+            along = sums[0] / size
+            apart = sums[1] / size if centre else 0
+            if affine:
+                for k in range(n):
+                    near[to + k] += g[at + k] * ((x[at + k] - middle) * scale)
+                for k in range(n):
+                    near[to + n + k] += g[at + k]
+                if r % 16 == 15 or r == last - 1:
+                    _flush(near, room, to, 2 * n)
             for k in range(n):
-                dw[k] += g[at + k] * ((x[at + k] - middle) * scale)
-            for k in range(n):
-                db[k] += g[at + k]
-        for k in range(n):
-            out[at + k] = (g[at + k] * w[k] - (x[at + k] - middle) * scale * along - apart) * scale
+                out[at + k] = (
+                    g[at + k] * w[k] - (x[at + k] - middle) * scale * along - apart
+                ) * scale
 
 
-def _squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
-    """The sum of a row's squared distances from a number."""
-    found = 0.0
-    while n > 2048:
-        found += _piece_of_squares(x, at, 2048, middle)
-        at += 2048
-        n -= 2048
-    return found + _piece_of_squares(x, at, n, middle)
-
-
-def _piece_of_squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
-    rest = 0.0
-    lanes = [rest] * 32
-    stop = at + n
-    while stop - at >= 32:
-        for j in range(32):
-            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
-        at += 32
-    if n >= 32:
-        _join(lanes)
-    while stop - at >= 8:
-        for j in range(8):
-            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
-        at += 8
-    while at < stop:
-        rest += (x[at] - middle) * (x[at] - middle)
-        at += 1
-    return _joined(lanes) + rest if n >= 8 else rest
+def _flush(near: Any, room: Any, at: Any, n: Any) -> None:
+    """Add up what a few rows have added up to, in double."""
+    for k in range(at, at + n):
+        room[k] += float(near[k])
+    for k in range(at, at + n):
+        near[k] = 0
 
 
 def _both_sums(g: Any, x: Any, w: Any, at: Any, n: Any, middle: Any, scale: Any, sums: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cython
+from cython.parallel import prange
 
 from skimp._kernels.loops.arithmetic import _into, _of, _places, log
 from skimp._kernels.loops.exponentials import _exps, _less, _powers
@@ -12,27 +13,33 @@ from skimp._kernels.loops.places import _lie_outside
 from skimp._kernels.loops.sums import _sum, _top
 
 
-def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any) -> Any:
+def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, threads: Any) -> Any:
     """levels = the logarithms of the sums of exponentials of rows; losses = those less each row's
     element of its class. Whether it is done, as nothing is where a class is none."""
     if _lie_outside(classes, n):
         return False
-    if x.shape[0] < 8192:
-        _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0])
+    rows = losses.shape[0]
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _class_losses(
+                _of(x), _places(classes), n, _into(losses), _into(levels), t * rows // threads,
+                (t + 1) * rows // threads,
+            )  # fmt: skip
+    elif x.shape[0] < 8192:
+        _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), 0, rows)
     else:
         with cython.nogil:
-            _class_losses(
-                _of(x), _places(classes), n, _into(losses), _into(levels), losses.shape[0]
-            )
+            _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), 0, rows)
     return True
 
 
-def _class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, rows: Any) -> None:
+def _class_losses(
+    x: Any, classes: Any, n: Any, losses: Any, levels: Any, first: Any, last: Any
+) -> None:
     room = [0.0] * 2048
     step = 2048 // n if n <= 2048 else 1
-    first = 0
-    while first < rows:
-        count = min(step, rows - first)
+    while first < last:
+        count = min(step, last - first)
         for r in range(count):
             levels[first + r] = _top(x, (first + r) * n, n)
             if n <= 2048:
@@ -49,38 +56,42 @@ def _class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, rows: 
 
 
 def class_gradients(
-    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any, threads: Any
 ) -> Any:
     """out = exp(x - its row's level) times the row's number of `whole`, and less that of its `own`
     at its class. Whether it is done, as above."""
     if _lie_outside(classes, n):
         return False
-    if x.shape[0] < 8192:
+    rows = levels.shape[0]
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _class_gradients(
+                _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
+                t * rows // threads, (t + 1) * rows // threads,
+            )  # fmt: skip
+    elif x.shape[0] < 8192:
         _class_gradients(
-            _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
-            levels.shape[0],
-        )  # fmt: skip
+            _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out), 0, rows
+        )
     else:
         with cython.nogil:
             _class_gradients(
-                _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out),
-                levels.shape[0],
-            )  # fmt: skip
+                _of(x), _places(classes), _of(levels), _of(whole), _of(own), n, _into(out), 0, rows
+            )
     return True
 
 
 def _class_gradients(
-    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any, rows: Any
+    x: Any, classes: Any, levels: Any, whole: Any, own: Any, n: Any, out: Any, first: Any, last: Any
 ) -> None:
     step = 2048 // n if n <= 2048 else 1
-    first = 0
-    while first < rows:
-        count = min(step, rows - first)
+    while first < last:
+        count = min(step, last - first)
         for r in range(first, first + count):
             _less(x, r * n, n, levels[r], out, r * n)
         _exps(out, first * n, count * n, out, first * n)
         for r in range(first, first + count):
-            factor = whole[r]
+            factor = whole[r] / _sum(out, r * n, n)  # 1, but for what rounding a level took
             for k in range(r * n, r * n + n):
                 out[k] = out[k] * factor
             out[r * n + classes[r]] -= own[r]

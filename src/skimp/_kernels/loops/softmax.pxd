@@ -1,27 +1,35 @@
 # The types of softmax.py, for Cython alone.
 cimport cython
 
-cpdef softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out)
+@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
+cpdef softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
+                Py_ssize_t threads)
 
 @cython.locals(k=Py_ssize_t, one=float, least=float, most=float, total=float, step=Py_ssize_t,
                count=Py_ssize_t)
 cdef void _softmaxes(const float* x, Py_ssize_t n, float* out, Py_ssize_t at,
                      Py_ssize_t stop) noexcept nogil
 
-cpdef softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out)
+@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
+cpdef softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out,
+                     Py_ssize_t threads)
 
 @cython.locals(k=Py_ssize_t, total=float)
 cdef void _softmaxes_back(const float* g, const float* y, Py_ssize_t n, float* out,
                           Py_ssize_t at, Py_ssize_t stop) noexcept nogil
 
-cpdef log_softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out)
+@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
+cpdef log_softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
+                    Py_ssize_t threads)
 
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t, level=float, step=Py_ssize_t, count=Py_ssize_t,
                room=float[2048])
 cdef void _log_softmaxes(const float* x, Py_ssize_t n, float* out, Py_ssize_t at,
                          Py_ssize_t stop) noexcept nogil
 
-cpdef log_softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out)
+@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
+cpdef log_softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out,
+                         Py_ssize_t threads)
 
 @cython.locals(k=Py_ssize_t, total=float, step=Py_ssize_t, count=Py_ssize_t)
 cdef void _log_softmaxes_back(const float* g, const float* y, Py_ssize_t n, float* out,

@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import cython
+from cython.parallel import prange
 
 from skimp._kernels.loops.arithmetic import _into, _of, log
 from skimp._kernels.loops.exponentials import _exps, _less, _powers
 from skimp._kernels.loops.sums import _product, _sum, _top
 
 
-def softmaxes(x: Any, n: Any, out: Any) -> None:
+def softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:
     """out = the softmax of each row of x, which lies elsewhere."""
-    if out.shape[0] < 8192:
+    if threads > 1:
+        rows = out.shape[0] // n
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _softmaxes(
+                _of(x), n, _into(out), t * rows // threads * n, (t + 1) * rows // threads * n
+            )
+    elif out.shape[0] < 8192:
         _softmaxes(_of(x), n, _into(out), 0, out.shape[0])
     else:
         with cython.nogil:
@@ -46,9 +53,20 @@ def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
             at += n
 
 
-def softmaxes_back(g: Any, y: Any, n: Any, out: Any) -> None:
+def softmaxes_back(g: Any, y: Any, n: Any, out: Any, threads: Any) -> None:
     """out = y * (g - the sum of g * y), in whose memory it may be."""
-    if out.shape[0] < 8192:
+    if threads > 1:
+        rows = out.shape[0] // n
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _softmaxes_back(
+                _of(g),
+                _of(y),
+                n,
+                _into(out),
+                t * rows // threads * n,
+                (t + 1) * rows // threads * n,
+            )
+    elif out.shape[0] < 8192:
         _softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
     else:
         with cython.nogil:
@@ -63,9 +81,15 @@ def _softmaxes_back(g: Any, y: Any, n: Any, out: Any, at: Any, stop: Any) -> Non
         at += n
 
 
-def log_softmaxes(x: Any, n: Any, out: Any) -> None:
+def log_softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:
     """out = the logarithm of each row's softmax, in whose memory it may be."""
-    if out.shape[0] < 8192:
+    if threads > 1:
+        rows = out.shape[0] // n
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _log_softmaxes(
+                _of(x), n, _into(out), t * rows // threads * n, (t + 1) * rows // threads * n
+            )
+    elif out.shape[0] < 8192:
         _log_softmaxes(_of(x), n, _into(out), 0, out.shape[0])
     else:
         with cython.nogil:
@@ -88,9 +112,20 @@ def _log_softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
             at += n
 
 
-def log_softmaxes_back(g: Any, y: Any, n: Any, out: Any) -> None:
+def log_softmaxes_back(g: Any, y: Any, n: Any, out: Any, threads: Any) -> None:
     """out = g - exp(y) * the sum of g, which lies elsewhere."""
-    if out.shape[0] < 8192:
+    if threads > 1:
+        rows = out.shape[0] // n
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _log_softmaxes_back(
+                _of(g),
+                _of(y),
+                n,
+                _into(out),
+                t * rows // threads * n,
+                (t + 1) * rows // threads * n,
+            )
+    elif out.shape[0] < 8192:
         _log_softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
     else:
         with cython.nogil:

@@ -10,6 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import cython
+from cython.parallel import prange
+
+from skimp._kernels.loops.arithmetic import (
+    _doubles,
+    _into,
+    _lacks,
+    _of,
+    bare_floats,
+    bare_kept,
+    bare_size,
+)
 
 
 def _top(x: Any, at: Any, n: Any) -> Any:
@@ -50,7 +61,24 @@ def _sum(x: Any, at: Any, n: Any) -> Any:
     return found + _piece_of_sum(x, at, n)
 
 
+def _sum_of_few(x: Any, at: Any, n: Any) -> Any:
+    """`_piece_of_sum` of less than 32."""
+    rest = 0.0
+    lanes = [rest] * 8
+    stop = at + n
+    while stop - at >= 8:
+        for j in range(8):
+            lanes[j] += x[at + j]
+        at += 8
+    while at < stop:
+        rest += x[at]
+        at += 1
+    return _joined(lanes) + rest if n >= 8 else rest
+
+
 def _piece_of_sum(x: Any, at: Any, n: Any) -> Any:
+    if n < 32:
+        return _sum_of_few(x, at, n)
     rest = 0.0
     lanes = [rest] * 32
     stop = at + n
@@ -58,14 +86,43 @@ def _piece_of_sum(x: Any, at: Any, n: Any) -> Any:
         for j in range(32):
             lanes[j] += x[at + j]
         at += 32
-    if n >= 32:
-        _join(lanes)
+    _join(lanes)
     while stop - at >= 8:
         for j in range(8):
             lanes[j] += x[at + j]
         at += 8
     while at < stop:
         rest += x[at]
+        at += 1
+    return _joined(lanes) + rest
+
+
+def _squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    """The sum of a row's squared distances from a number."""
+    found = 0.0
+    while n > 2048:
+        found += _piece_of_squares(x, at, 2048, middle)
+        at += 2048
+        n -= 2048
+    return found + _piece_of_squares(x, at, n, middle)
+
+
+def _piece_of_squares(x: Any, at: Any, n: Any, middle: Any) -> Any:
+    rest = 0.0
+    lanes = [rest] * 32
+    stop = at + n
+    while stop - at >= 32:
+        for j in range(32):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 32
+    if n >= 32:
+        _join(lanes)
+    while stop - at >= 8:
+        for j in range(8):
+            lanes[j] += (x[at + j] - middle) * (x[at + j] - middle)
+        at += 8
+    while at < stop:
+        rest += (x[at] - middle) * (x[at] - middle)
         at += 1
     return _joined(lanes) + rest if n >= 8 else rest
 
@@ -115,26 +172,131 @@ def _joined(lanes: Any) -> Any:
     )
 
 
-def columns(x: Any, room: Any, out: Any) -> None:
-    """out = the sums of the columns of each matrix, of four rows each in double, in `room`."""
-    with cython.nogil:
-        for p in range(x.shape[0]):
-            for first in range(0, x.shape[2], 512):
-                last = min(first + 512, x.shape[2])
-                _column_sums(x, p, first, last, room)
-                for k in range(first, last):
-                    out[p, k] = room[k - first]
+def totals(x: Any, kept: Any, ones: Any) -> Any:
+    """The sums of an array's rows, which all dims behind the first `kept` are, as a new array of
+    these, and so many dims of size 1."""
+    made = bare_kept(x, kept, ones)
+    rows, whole = bare_size(made), bare_size(x)
+    _row_sums(bare_floats(x), whole // rows, bare_floats(made), 0, rows)
+    return made
 
 
-def _column_sums(x: Any, p: Any, first: Any, last: Any, room: Any) -> None:
-    for k in range(last - first):
-        room[k] = 0
-    whole = x.shape[1] // 4 * 4
-    for i in range(0, whole, 4):
-        for k in range(last - first):
-            one = x[p, i, first + k] + x[p, i + 1, first + k]
-            other = x[p, i + 2, first + k] + x[p, i + 3, first + k]
-            room[k] += float(one + other)
-    for i in range(whole, x.shape[1]):
-        for k in range(last - first):
-            room[k] += float(x[p, i, first + k])
+def squares(x: Any, middles: Any, kept: Any, ones: Any) -> Any:
+    """The same of squared distances from a number for each row, or from 0."""
+    made = bare_kept(x, kept, ones)
+    rows, whole = bare_size(made), bare_size(x)
+    _row_squares(bare_floats(x), whole // rows, _of(middles), bare_floats(made), 0, rows)
+    return made
+
+
+def shared_totals(
+    x: Any, n: Any, square: Any, middles: Any, room: Any, out: Any, threads: Any
+) -> None:
+    """out = the sums of rows of n, as `totals`, or as `squares`; with `room` for those of all of
+    their pieces."""
+    rows = out.shape[0]
+    pieces = (n + 2047) // 2048
+    parts = rows * pieces
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _sums_of_pieces(
+                _of(x), n, square, _of(middles), pieces, _into(room), t * parts // threads,
+                (t + 1) * parts // threads,
+            )  # fmt: skip
+        for r in range(rows):
+            out[r] = _sum_of_pieces(_into(room), r * pieces, pieces)
+    elif square:
+        with cython.nogil:
+            _row_squares(_of(x), n, _of(middles), _into(out), 0, rows)
+    else:
+        with cython.nogil:
+            _row_sums(_of(x), n, _into(out), 0, rows)
+
+
+def _row_sums(x: Any, n: Any, out: Any, first: Any, last: Any) -> None:
+    for r in range(first, last):
+        out[r] = _sum(x, r * n, n)
+
+
+def _row_squares(x: Any, n: Any, middles: Any, out: Any, first: Any, last: Any) -> None:
+    for r in range(first, last):
+        out[r] = _squares(x, r * n, n, 0 if _lacks(middles) else middles[r])
+
+
+def _sums_of_pieces(
+    x: Any, n: Any, square: Any, middles: Any, pieces: Any, room: Any, first: Any, last: Any
+) -> None:
+    for p in range(first, last):
+        r = p // pieces
+        at = p % pieces * 2048
+        count = min(2048, n - at)
+        if square:
+            middle = 0 if _lacks(middles) else middles[r]
+            room[p] = _piece_of_squares(x, r * n + at, count, middle)
+        else:
+            room[p] = _piece_of_sum(x, r * n + at, count)
+
+
+def _sum_of_pieces(room: Any, at: Any, pieces: Any) -> Any:
+    found = 0.0
+    for p in range(at, at + pieces):
+        found += float(room[p])
+    return found
+
+
+def columns(x: Any, rows: Any, n: Any, step: Any, room: Any, out: Any, threads: Any) -> None:
+    """out = the sums of the columns of each matrix (rows, n), added up over each `step` rows in a
+    row of `room`, and then over these."""
+    pieces = (rows + step - 1) // step
+    count = out.shape[0] // n
+    parts = count * pieces
+    if threads > 1:
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            _column_sums(
+                _of(x), rows, n, step, pieces, _doubles(room), t * parts // threads,
+                (t + 1) * parts // threads,
+            )  # fmt: skip
+    else:
+        with cython.nogil:
+            _column_sums(_of(x), rows, n, step, pieces, _doubles(room), 0, parts)
+    for p in range(count):
+        _add_rows(_doubles(room), p * pieces * n, pieces, n, _into(out), p * n)
+
+
+def _column_sums(
+    x: Any, rows: Any, n: Any, step: Any, pieces: Any, room: Any, part: Any, stop: Any
+) -> None:
+    """Of eight rows, and those in double; of so many columns at once as the cache holds."""
+    for p in range(part, stop):
+        first = p % pieces * step
+        last = min(first + step, rows)
+        for left in range(0, n, 512):
+            start = (p // pieces * rows + first) * n + left
+            _columns_of_piece(x, start, last - first, n, min(512, n - left), room, p * n + left)
+
+
+def _columns_of_piece(x: Any, at: Any, rows: Any, n: Any, width: Any, room: Any, to: Any) -> None:
+    for k in range(width):
+        room[to + k] = 0
+    while rows >= 8:
+        for k in range(width):
+            one = (x[at + k] + x[at + n + k]) + (x[at + 2 * n + k] + x[at + 3 * n + k])
+            other = x[at + 4 * n + k] + x[at + 5 * n + k]
+            other += x[at + 6 * n + k] + x[at + 7 * n + k]
+            room[to + k] += float(one + other)
+        at += 8 * n
+        rows -= 8
+    while rows > 0:
+        for k in range(width):
+            room[to + k] += float(x[at + k])
+        at += n
+        rows -= 1
+
+
+def _add_rows(room: Any, at: Any, rows: Any, n: Any, out: Any, to: Any) -> None:
+    """out = the sums of columns in double; the first row becomes these."""
+    for r in range(1, rows):
+        for k in range(n):
+            room[at + k] += room[at + r * n + k]
+    for k in range(n):
+        out[to + k] = room[at + k]

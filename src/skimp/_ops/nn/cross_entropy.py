@@ -17,6 +17,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, cross_entropy as kernels, shaping
+from skimp._kernels.normalization import loops
 from skimp._kernels.scratch import Scratch, less_column, starts, working
 from skimp._kernels.softmax import exp_rows
 from skimp._ops import batching
@@ -185,8 +186,14 @@ def _gradient(
             if d is not out:
                 out[...] = d
 
-    over_rows(input, rows.dim, block, rows.at, result1._skimp_array(), whole, pick, each, into)
+    parts = rows.at, result1._skimp_array(), whole, pick, each, into
+    over_rows(input, rows.dim, block, *parts, shares=_shares(input, smoothing))
     return result
+
+
+def _shares(input: Any, smoothing: float) -> bool:
+    """Whether a loop takes all rows at once, which needs no memory beside them."""
+    return not smoothing and loops(input._dtype.np) is not None
 
 
 def _rematerialize(g: Any, input: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
@@ -322,7 +329,8 @@ def _cross_entropy(
         def plain(x: Array, at: Array, loss: Array, lse: Array) -> None:
             _forward(x, at, loss, lse, None, None)
 
-        over_rows(input, rows.dim, plain, rows.at, losses, lse)
+        shares = _shares(input, label_smoothing)
+        over_rows(input, rows.dim, plain, rows.at, losses, lse, shares=shares)
     losses = _weighted(losses, spread, rows, label_smoothing)
     loss = _reduced(losses, rows, reduction, tuple(target.shape))
     return fresh(loss.astype(input._dtype.np, copy=False), input._dtype), fresh(

@@ -15,9 +15,10 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.reducers import add_up
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._kernels import normalization, normalization_onednn
+from skimp._kernels import compiled, normalization, normalization_onednn
 from skimp._kernels.scratch import Scratch, row_products, row_sums, working
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -33,6 +34,7 @@ from skimp._ops.reduce.softmax import SMALL, contiguous_array, floating, over_ro
 
 Ints = tuple[int, ...]
 
+_LOOPED: Final = 1 << 19  # elements that a loop is asked for at once
 _AT_ONCE: Final = 1 << 20  # elements up to which rows are one block, whose passes a team shares
 
 
@@ -104,7 +106,8 @@ def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, cen
     mean, rstd = np.empty((math.prod(lead), 1), acc.np), np.empty((math.prod(lead), 1), acc.np)
     block = _norm_block(eps, _flat(weight, acc.np), _flat(bias, acc.np), centre)
     shares = math.prod(input.shape) <= _AT_ONCE and normalization.loops(acc.np) is None
-    _over(input, len(shape), block, mean, rstd, target, shares=shares)
+    whole = shares or normalization.loops(input._dtype.np) is not None
+    _over(input, len(shape), block, mean, rstd, target, shares=whole)
     kept = (*lead, *(1,) * len(shape))
     return result, fresh(mean.reshape(kept), acc), fresh(rstd.reshape(kept), acc)
 
@@ -119,7 +122,7 @@ def _over(input: Any, row_ndim: int, block: Any, *parts: Array, shares: bool = F
 
 def _group(n: int) -> int:
     """How many rows of `n` elements are added up before dw and db get them, whatever a block is."""
-    return max(1, SMALL // max(n, 1))
+    return max(1, (SMALL if compiled.loops() is None else _LOOPED) // max(n, 1))
 
 
 def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
@@ -161,8 +164,8 @@ def _back_block(w: Array | None, sums: Any, centre: bool, size: int) -> Any:
                 for start in range(0, len(gw), step):
                     group = slice(start, start + step)
                     sums[int(number[start, 0])] = (
-                        np.add.reduce(gw[group], axis=0),
-                        np.add.reduce(g[group], axis=0, dtype=acc),
+                        add_up(gw[None, group])[0],
+                        add_up(g[None, group].astype(acc, copy=False))[0],
                     )
             if w is not None:
                 np.multiply(g, w, out=gw)
@@ -207,13 +210,15 @@ def _norm_back(
         rstd._skimp_array(),
         numbers,
         target,
+        shares=normalization.loops(input._dtype.np) is not None,
     )
     dw = db = None
     if sums is not None:
         parts = [sums[k] for k in sorted(sums)]
         zero = np.zeros(math.prod(shape), acc.np)
         whole = [
-            np.sum([p[i] for p in parts], axis=0, dtype=acc.np) if parts else zero for i in (0, 1)
+            np.sum([p[i] for p in parts], axis=0, dtype=np.float64) if parts else zero
+            for i in (0, 1)
         ]
         dw, db = [fresh(s.astype(input._dtype.np).reshape(shape), input._dtype) for s in whole]
     return result, dw, db

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.eval.reducers import add_up
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, compiled, normalization, normalization_onednn
@@ -177,8 +178,8 @@ def _normalize_back(
         np.multiply(xhat, rstd, out=xhat)
     dw = db = None
     if affine:
-        dw = np.add.reduce(g * xhat, axis=0)
-        db = None if mean is None else np.add.reduce(g, axis=0)
+        dw = add_up((g * xhat)[None])[0]
+        db = None if mean is None else add_up(g[None])[0]
     gw = g.copy() if w is None else g * w
     along = row_products(gw, xhat) / n
     mid = None if mean is None else dense_row_sums(gw) / n

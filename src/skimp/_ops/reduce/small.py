@@ -24,9 +24,10 @@ from skimp._engine.eval.reducers import Reducer, in_range, is_in_range
 from skimp._engine.memory.layout import numel, orders
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.bare import einsum
 from skimp._kernels.scratch import row_tops
+from skimp._kernels.sharing import FROM
 from skimp._kernels.threads import quietly
 from skimp._ops.reduce.small_sums import (
     COLUMN,
@@ -39,6 +40,7 @@ from skimp._ops.reduce.small_sums import (
     in_units,
     long_columns,
     row_sums,
+    squared,
     total,
 )
 from skimp.config import config
@@ -148,7 +150,7 @@ def blocked(input: Any, dim: Any, keepdim: Any, how: Reducer, degrees: float = 0
     if form is None or form[2] <= degrees:
         return None
     cut, shape, n = form
-    if not is_short(cut, how) or cut.size // n >= max(1, config.small_below):
+    if not is_short(cut, how, x.dtype) or cut.size // n >= max(1, config.small_below):
         return None
     value = quietly(of_units, x, cut, how)
     return fresh(value.astype(x.dtype, copy=False).reshape(shape), input._dtype)
@@ -168,7 +170,8 @@ def _turned(input: Any, dim: Any, keepdim: bool, how: Reducer, degrees: float) -
     if form is None:
         return None
     (cut, shape, n), order, kept, back = form
-    if n <= degrees or not is_short(cut, how) or cut.size // n >= max(1, config.small_below):
+    few = cut.size // n < max(1, config.small_below)
+    if n <= degrees or not few or not is_short(cut, how, x.dtype):
         return None
     value = quietly(of_units, np.ascontiguousarray(x.transpose(order)), cut, how)
     value = np.ascontiguousarray(value.reshape(kept).transpose(back), x.dtype)
@@ -255,6 +258,8 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
     if dim is None:
         if keepdim:
             return blocked(input, dim, keepdim, R.SUM)
+        if d is dtypes.float32 and x.size < FROM and (loops := compiled.loops()) is not None:
+            return fresh(loops.totals(x, 0, 0), d)  # as `total`
         return fresh(einsum("i->", x.reshape(-1)) if x.size <= R.SHORT else total(x), d)
     if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
         last = dim in (-1, x.ndim - 1)
@@ -338,8 +343,12 @@ def _moments_of_all(input: Any, degrees: float) -> Array | None:
     x = floats(input)
     if x is None or not degrees < x.size < LONG:
         return None
-    apart = bare.subtract(x.reshape(-1), total(x) / x.size)
-    squares = total(bare.square(apart, out=apart))
+    middle = total(x) / x.size
+    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        squares = loops.squares(x.reshape(-1), np.array([middle], x.dtype), 0, 0)
+    else:
+        apart = bare.subtract(x.reshape(-1), middle)
+        squares = total(bare.square(apart, out=apart))
     if x.itemsize == 4 and not is_in_range(float(squares)):
         return None
     return squares / (x.size - degrees)  # type: ignore[no-any-return]
@@ -357,7 +366,7 @@ def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
 def norm(input: Any) -> Any:
     """The 2-norm of all elements."""
     x = floats(input)
-    return None if x is None else fresh(bare.sqrt(total(bare.square(x))), input._dtype)
+    return None if x is None else fresh(bare.sqrt(squared(x)), input._dtype)
 
 
 def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) -> Any:
@@ -375,7 +384,7 @@ def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) ->
             return None
         x = resident(t) if t._np is None and numel(shape_of(t)) < ROWS else t._np
         if x is not None and x.size and x.flags.c_contiguous:
-            sums.append(total(bare.square(x)))
+            sums.append(squared(x))
         else:
             sums.append(0.0)
             others.append(i)
@@ -390,10 +399,10 @@ def norms(input: Any, dim: Any, keepdim: Any) -> Any:
     x = floats(input)
     if x is None or not x.ndim or x.size >= LONG:
         return None
-    squares, dim = bare.square(x), one_dim(dim, x.ndim)
+    dim = one_dim(dim, x.ndim)
     if dim is None and keepdim is False:
-        return fresh(bare.sqrt(total(squares)), input._dtype)
-    found = _summed(squares, dim, keepdim)
+        return fresh(bare.sqrt(squared(x)), input._dtype)
+    found = _summed(bare.square(x), dim, keepdim)
     if found is None:
         return None
     return fresh(bare.sqrt(found[0]), input._dtype)

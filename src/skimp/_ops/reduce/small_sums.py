@@ -12,8 +12,9 @@ from skimp._engine.eval import reducers as R
 from skimp._engine.eval.reduce import geometry
 from skimp._engine.eval.run import threads_for
 from skimp._engine.tensor.tensor import Array
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.bare import einsum
+from skimp._kernels.sharing import FROM
 from skimp.config import config
 
 PIECE: Final = 512  # elements from which rows are added piece by piece
@@ -26,6 +27,11 @@ add: Final[Any] = bare.sums
 
 def row_sums(x: Array, keepdim: bool = False) -> Any:
     """The sums of short rows, along the last dim, as `eval/reducers.py` adds them."""
+    if x.dtype.char == "f" and x.flags.c_contiguous and (loops := compiled.loops()) is not None:
+        if 0 < x.size < FROM:
+            return loops.totals(x, x.ndim - 1, int(keepdim))
+        if x.size:
+            return R.looped_sums(loops, x, x.ndim - 1, int(keepdim))
     if x.shape[-1] > R.SHORT:
         return add(x, -1, None, None, keepdim)
     if not keepdim:
@@ -74,6 +80,8 @@ def all_finite(x: Array) -> bool:
 def total(x: Array) -> Any:
     """The sum of all elements, as `eval/reduce.py` adds them."""
     n, flat = x.size, x.reshape(-1)
+    if 0 < n <= UNIT and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        return loops.totals(flat, 0, 0) if n < FROM else R.looped_sums(loops, flat, 0)
     if n <= R.SHORT:
         return einsum("i->", flat)
     if n < PIECE or (n < LONG and n % PIECE):
@@ -89,12 +97,21 @@ def total(x: Array) -> Any:
     return einsum("i->", pieces) + einsum("i->", flat[whole:])
 
 
+def squared(x: Array) -> Any:
+    """The sum of all squares, likewise."""
+    n, flat = x.size, x.reshape(-1)
+    if 0 < n <= UNIT and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        if n < FROM:
+            return loops.squares(flat, None, 0, 0)
+        return R.looped_sums(loops, flat, 0, 0, True)
+    return total(bare.square(x))
+
+
 def in_units(flat: Array) -> float:
     """The sum of more than one unit, before it is rounded."""
     units = len(flat) // UNIT
     whole = units * UNIT
-    pieces = einsum("ij->i", flat[:whole].reshape(-1, PIECE))
-    sums = einsum("ij->i", pieces.reshape(units, -1)).tolist()
+    sums = R.row_sums(flat[:whole].reshape(units, UNIT)).tolist()
     if whole < len(flat):
         sums.append(float(total(flat[whole:])))
     return _in_pairs(sums)

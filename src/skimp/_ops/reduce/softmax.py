@@ -28,6 +28,7 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import softmax as kernels, softmax_onednn
+from skimp._kernels.normalization import loops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
 from skimp._ops.reduce.small import rows_or_row
@@ -160,7 +161,8 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = Fal
         layouts.normalize_dim(dim, input.ndim)
         return meta.like(input)
     result, target = blank(tuple(input.shape), input._dtype)
-    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target, shares=shares)
+    whole = shares or loops(input._dtype.np) is not None
+    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target, shares=whole)
     return result
 
 
