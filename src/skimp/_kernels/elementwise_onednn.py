@@ -46,7 +46,9 @@ def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
     for a in arrays:
         if a.dtype != _TYPE:
             return False
-        dense = dense and a.flags.c_contiguous and a.shape == out.shape
+        # NumPy's scalars have no memory that lasts
+        dense = dense and isinstance(a, np.ndarray) and a.flags.c_contiguous
+        dense = dense and a.shape == out.shape
     if onednn.library() is None:
         return False
     if dense:

@@ -30,7 +30,7 @@ def test_a_formula_has_what_it_works_on_before_it_takes_the_first() -> None:
     evict(y, g)
     with within(4 * MIB):
         y.backward(g)
-        assert made() == {**WIDE, "_softmax": 1}
+        assert made() == {**WIDE, "softmax": 1}
     assert x.grad.tolist() == wanted
 
 
