@@ -163,3 +163,16 @@ def test_by_steps_only_what_is_seen_is_multiplied(monkeypatch: pytest.MonkeyPatc
         found.append([a.detach().numpy() for a in (y, *[each.grad for each in given])])
     for theirs, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5)
+
+
+def test_a_gradient_by_steps_has_the_same_bits_without_the_other() -> None:
+    """Which a budget may ask for one after the other, of whose products there may be one."""
+    x, g = _numbers(2, 1, 20, 8, 8), _numbers(2, 1, 400, 4, 4, seed=1)
+    weight = _numbers(1, 400, 20, 1, 1, seed=2)
+    w = _window((8, 8), stride=(2, 2))._replace(out=(4, 4))
+    dx, dw, alone, other = [np.empty_like(a) for a in (x, weight, x, weight)]
+    assert conv_onednn.adjoint_and_weights(g, x, weight, dx, dw, w, None)
+    assert conv_onednn.adjoint(g, weight, None, alone, w)
+    assert conv_onednn.weights(g, x, other, w)
+    np.testing.assert_array_equal(dx, alone)
+    np.testing.assert_array_equal(dw, other)

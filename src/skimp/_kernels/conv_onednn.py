@@ -80,11 +80,10 @@ class _Way(NamedTuple):
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
-    if w.seen is not None and _made_of_seen(w, w.seen, asked):
-        return True
     ways: list[_Way] = []
     for face, arrays, bias in asked:
-        way = _way_for(face, arrays, w, bias is not None)
+        way = _way_of_seen(face, arrays, w, bias is not None)
+        way = way or _way_for(face, arrays, w, bias is not None)
         if way is None:
             return False
         ways.append(way)
@@ -94,7 +93,10 @@ def _made(w: Window, *asked: Asked) -> bool:
     for way, (face, arrays, bias) in zip(ways, asked, strict=True):
         works = way.works
         if way.product is not None:
-            way.product.make(*arrays, bias)
+            if way.window.stride == w.stride:
+                way.product.make(*arrays, bias)
+            else:
+                _make_of_seen(way.product, face, arrays, bias, w)
             continue
         if way.depthwise:
             lifted = len(way.window.size) > len(w.size)
@@ -113,32 +115,39 @@ def _made(w: Window, *asked: Asked) -> bool:
     return True
 
 
-def _made_of_seen(w: Window, few: Window, asked: Sequence[Asked]) -> bool:
-    """By products, of what a kernel of one tap by steps sees: of a copy without what lies between,
-    where that is not long; whether it is made."""
-    x, weight, _ = asked[0][1]
+def _way_of_seen(face: str, arrays: Three, w: Window, bias: bool) -> _Way | None:
+    """How a face whose kernel has one tap, by steps, is a product of what that sees: of a copy
+    without what lies between, where that is not long; None if it is not.
+
+    Of each face by itself: its bits don't depend on what else is asked for.
+    """
+    few, (x, weight, g) = w.seen, arrays
+    if few is None or (bias and face == "adjoint"):
+        return None
     shape = (*x.shape[: -len(few.size)], *few.size)
     if math.prod(shape) > _SEEN or weight.size > _WIDE:
-        return False
-    products: list[conv_products.Product] = []
-    for face, (x, weight, g), bias in asked:
-        lie = dense(shape, x.itemsize), weight.strides, g.strides
-        types, biased = (x.dtype, weight.dtype, g.dtype), bias is not None
-        way = _way(face, few, len(x), weight.shape, lie, types, biased, config.threads)
-        if way is None or way.product is None or (biased and face == "adjoint"):
-            return False
-        products.append(way.product)
+        return None
+    lie = dense(shape, x.itemsize), weight.strides, g.strides
+    types = x.dtype, weight.dtype, g.dtype
+    way = _way(face, few, len(x), weight.shape, lie, types, bias, config.threads)
+    return None if way is None or way.product is None else way
+
+
+def _make_of_seen(
+    product: conv_products.Product, face: str, arrays: Three, bias: Array | None, w: Window
+) -> None:
+    x, weight, g = arrays
+    shape = (*x.shape[: -len(w.out)], *w.out)
     room = take(math.prod(shape), TYPE)
     own = room.reshape(shape)
-    for product, (face, (x, weight, g), bias) in zip(products, asked, strict=True):
-        if face != "adjoint":
-            own[...] = x[w.steps]
+    if face == "adjoint":
+        product.make(own, weight, g, None)
+        x[...] = 0
+        x[w.steps] = own
+    else:
+        own[...] = x[w.steps]
         product.make(own, weight, g, bias)
-        if face == "adjoint":
-            x[...] = 0
-            x[w.steps] = own
     give(room)
-    return True
 
 
 def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:
