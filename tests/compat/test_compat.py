@@ -111,11 +111,13 @@ def test_a_missing_module_is_told_with_the_nearest(tmp_path: Path) -> None:
 def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     printed = python(
         """
-        import sys
+        import pathlib, sys, types
         import skimp, skimp._compat
         before = list(sys.path), list(sys.meta_path)
         skimp._compat.install()
         import torch.nn, functorch.experimental
+        sys.modules["other"] = types.ModuleType("other")  # of which nothing is asked
+        sys.modules["other"].__file__ = pathlib.Path("other.py")
         skimp._compat.uninstall()
         names = "torch", "functorch"
         print([name for name in sys.modules if name.split(".")[0] in names])

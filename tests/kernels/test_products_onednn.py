@@ -170,3 +170,10 @@ def test_a_forked_child_multiplies_and_convolves_too() -> None:
         env=env, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.strip() == "0 None"
+
+
+def test_batches_of_two_types_have_the_larger_one() -> None:
+    a, b = np.ones((4, 64, 64), np.float32), np.full((4, 64, 64), 1 / 3)
+    made = blas.multiply(a, b)
+    assert made.dtype == np.float64
+    np.testing.assert_array_equal(made, np.matmul(a, b))

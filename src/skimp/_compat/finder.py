@@ -116,8 +116,9 @@ def uninstall() -> None:
         if ours(name) != name and module is sys.modules.get(ours(name)):
             module.__name__ = ours(name)
             del sys.modules[name]
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(SHIM):  # functorch
+    beside = set(os.listdir(SHIM))  # functorch
+    for name in [name for name in sys.modules if name.partition(".")[0] in beside]:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(SHIM):
             del sys.modules[name]
     forget("multiprocessing", _preload)
     started = sys.modules.get("multiprocessing")

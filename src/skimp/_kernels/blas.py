@@ -128,7 +128,7 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
             out = np.empty((rows, columns), a.dtype) if out is None else out
             if products_onednn.multiply(a, b, out, 1 if _inside else config.threads):
                 return out
-    elif a.shape[:-2] == b.shape[:-2] and a.dtype.char == "f":
+    elif a.shape[:-2] == b.shape[:-2] and a.dtype.char == "f" == b.dtype.char:
         out = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
         if all_of_them < batches_onednn.WORTH:
             if config.threads > 1 and batches_loops.multiply(a, b, out):

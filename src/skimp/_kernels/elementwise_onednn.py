@@ -42,7 +42,8 @@ def backward(function: int, g: Array, x: Array, out: Array) -> bool:
 
 
 def _made(function: int, given: tuple[Array, ...], out: Array) -> bool:
-    arrays, dense = [*given, out], True
+    arrays: list[Any] = [*given, out]
+    dense = True
     for a in arrays:
         if a.dtype != _TYPE:
             return False
