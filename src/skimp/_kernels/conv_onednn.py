@@ -82,7 +82,7 @@ def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
     ways: list[_Way] = []
     for face, arrays, bias in asked:
-        way = _way_of_seen(face, arrays, w, bias is not None)
+        way = None if w.seen is None else _way_of_seen(face, arrays, w.seen, bias is not None)
         way = way or _way_for(face, arrays, w, bias is not None)
         if way is None:
             return False
@@ -115,15 +115,15 @@ def _made(w: Window, *asked: Asked) -> bool:
     return True
 
 
-def _way_of_seen(face: str, arrays: Three, w: Window, bias: bool) -> _Way | None:
+def _way_of_seen(face: str, arrays: Three, few: Window, bias: bool) -> _Way | None:
     """How a face whose kernel has one tap, by steps, is a product of what that sees: of a copy
     without what lies between, where that is not long; None if it is not.
 
     Of each face by itself: its bits don't depend on what else is asked for.
     """
-    few, (x, weight, g) = w.seen, arrays
-    if few is None or (bias and face == "adjoint"):
+    if bias and face == "adjoint":
         return None
+    x, weight, g = arrays
     shape = (*x.shape[: -len(few.size)], *few.size)
     if math.prod(shape) > _SEEN or weight.size > _WIDE:
         return None
