@@ -24,6 +24,8 @@ import skimp
 from skimp._engine.memory.ledger import KEPT, host
 from skimp._kernels import (
     activation,
+    attention,
+    attention_loops,
     batches_loops,
     blas,
     channels_compiled,
@@ -1333,6 +1335,15 @@ def test_heads_in_groups_have_masks_of_their_own(made: Any, shape: Any) -> None:
 
     for a, b in zip(ways(made, run)[0], run(torch), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 1), (3, 1, 1), (2, 1, 5, 1)])
+def test_a_mask_of_rows_is_not_written_for_each_head(shape: Any) -> None:
+    whole = 2, 3, 5, 11
+    mask = np.broadcast_to(np.ones(shape, bool), whole)
+    how = attention.Attention(1.0, False, mask, None, 1.0, np.dtype("f"))
+    _, seen, *_ = attention_loops._told(whole, how)
+    assert seen.size == math.prod(shape) * 11
 
 
 @pytest.mark.parametrize("kind", ["causal", "more keys", "dropped", "half", "grouped"])

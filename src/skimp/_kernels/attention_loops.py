@@ -177,10 +177,8 @@ def _told(shape: Ints, a: Any) -> tuple[Any, ...]:
     mask, kept, seen, added = a.mask, _NONE, _NONE, _NOTHING
     kind, of_mask = 0, (1, 1, 1)
     if mask is not None:
-        steps = mask.strides
-        if steps[-1] or shape[-1] == 1:  # as much of it as is not repeated
-            mask = mask[tuple([slice(0, None if step else 1) for step in steps[:-1]])]
-        mask = np.ascontiguousarray(mask)
+        some = tuple([slice(0, None if step else 1) for step in mask.strides[:-1]])
+        mask = np.ascontiguousarray(mask[some])  # of what is repeated for rows or heads, one
         of_mask = mask.shape[:-1]
         if mask.dtype == bool:
             kind, seen = 1, mask.ravel().view(np.uint8)
