@@ -1389,6 +1389,18 @@ def test_attention_of_long_rows_is_pytorchs_by_any_number_of_threads(
         )
 
 
+def test_a_single_head_asks_for_no_team(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(teams, "worth", lambda seconds: asked.append(seconds) or 0.0)
+    monkeypatch.setattr(config, "threads", 2)
+    for heads in (1, 2):
+        q = np.ones((1, heads, 80, 2), "f")
+        how = attention.Attention(1.0, False, None, None, 1.0, np.dtype("f"))
+        attention_loops.forward(q, q, q, np.empty_like(q), None, how)
+        assert len(asked) == heads - 1
+
+
 @pytest.mark.parametrize("one", ["rows", "turned", "heads"])
 @pytest.mark.parametrize("other", ["rows", "turned", "heads", "the first, turned"])
 @pytest.mark.parametrize("lead", [(12,), (5, 3)])

@@ -99,9 +99,10 @@ def _call(
         room = np.empty((rooms, plan.each), _TYPE)
         loop(*where, *read, a.scale, *told, room, level, *into, 1)
         return
-    rooms *= min(config.threads, math.prod(shape[:-2]))
-    flat = take(rooms * plan.each, _TYPE)
-    given = *where, *read, a.scale, *told, flat.reshape(rooms, plan.each), level, *into
+    team = min(config.threads, math.prod(shape[:-2]))
+    flat = take(rooms * team * plan.each, _TYPE)
+    given = *where, *read, a.scale, *told, flat.reshape(-1, plan.each), level, *into
+    elements *= team > 1  # of a single matrix the others would have nothing
     if plan.large:
         with one_thread():
             sharing.call(loop, elements, cost, *given)
