@@ -24,6 +24,8 @@ import skimp
 from skimp._engine.memory.ledger import KEPT, host
 from skimp._kernels import (
     activation,
+    attention,
+    attention_loops,
     batches_loops,
     blas,
     channels_compiled,
@@ -1335,6 +1337,15 @@ def test_heads_in_groups_have_masks_of_their_own(made: Any, shape: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (1, 1), (3, 1, 1), (2, 1, 5, 1)])
+def test_a_mask_of_rows_is_not_written_for_each_head(shape: Any) -> None:
+    whole = 2, 3, 5, 11
+    mask = np.broadcast_to(np.ones(shape, bool), whole)
+    how = attention.Attention(1.0, False, mask, None, 1.0, np.dtype("f"))
+    _, seen, *_ = attention_loops._told(whole, how)
+    assert seen.size == math.prod(shape) * 11
+
+
 @pytest.mark.parametrize("kind", ["causal", "more keys", "dropped", "half", "grouped"])
 def test_attention_of_long_rows_is_pytorchs_by_any_number_of_threads(
     made: Any, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -1376,6 +1387,18 @@ def test_attention_of_long_rows_is_pytorchs_by_any_number_of_threads(
         assert_allclose(
             a, b, rtol=2e-2 if kind == "half" else 1e-4, atol=0.1 if kind == "half" else 1e-5
         )
+
+
+def test_a_single_head_asks_for_no_team(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(teams, "worth", lambda seconds: asked.append(seconds) or 0.0)
+    monkeypatch.setattr(config, "threads", 2)
+    for heads in (1, 2):
+        q = np.ones((1, heads, 80, 2), "f")
+        how = attention.Attention(1.0, False, None, None, 1.0, np.dtype("f"))
+        attention_loops.forward(q, q, q, np.empty_like(q), None, how)
+        assert len(asked) == heads - 1
 
 
 @pytest.mark.parametrize("one", ["rows", "turned", "heads"])

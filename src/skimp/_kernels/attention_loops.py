@@ -99,9 +99,10 @@ def _call(
         room = np.empty((rooms, plan.each), _TYPE)
         loop(*where, *read, a.scale, *told, room, level, *into, 1)
         return
-    rooms *= min(config.threads, math.prod(shape[:-2]))
-    flat = take(rooms * plan.each, _TYPE)
-    given = *where, *read, a.scale, *told, flat.reshape(rooms, plan.each), level, *into
+    team = min(config.threads, math.prod(shape[:-2]))
+    flat = take(rooms * team * plan.each, _TYPE)
+    given = *where, *read, a.scale, *told, flat.reshape(-1, plan.each), level, *into
+    elements *= team > 1  # of a single matrix the others would have nothing
     if plan.large:
         with one_thread():
             sharing.call(loop, elements, cost, *given)
@@ -177,10 +178,8 @@ def _told(shape: Ints, a: Any) -> tuple[Any, ...]:
     mask, kept, seen, added = a.mask, _NONE, _NONE, _NOTHING
     kind, of_mask = 0, (1, 1, 1)
     if mask is not None:
-        steps = mask.strides
-        if steps[-1] or shape[-1] == 1:  # as much of it as is not repeated
-            mask = mask[tuple([slice(0, None if step else 1) for step in steps[:-1]])]
-        mask = np.ascontiguousarray(mask)
+        some = tuple([slice(0, None if step else 1) for step in mask.strides[:-1]])
+        mask = np.ascontiguousarray(mask[some])  # of what is repeated for rows or heads, one
         of_mask = mask.shape[:-1]
         if mask.dtype == bool:
             kind, seen = 1, mask.ravel().view(np.uint8)
