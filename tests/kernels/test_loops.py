@@ -126,7 +126,7 @@ def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> 
     raw = bits.random_raw(3000)
     ended = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
     state, out = begun.copy(), np.empty(3000, np.uint32)
-    made.words(state, out, threads)
+    made.words(state, out)
     assert_array_equal(out, raw)
     assert_array_equal(state, ended)
     pairs = (raw[::2] << 32 | raw[1::2]) & ((1 << 53) - 1)
@@ -136,6 +136,19 @@ def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> 
         made.stays(state, stays, bound >> 32, bound & 0xFFFFFFFF, threads)
         assert_array_equal(stays, pairs < bound)
         assert_array_equal(state, ended)
+
+
+@pytest.mark.parametrize(("n", "threads"), [(35, 48), (56, 51), (515, 44), (10, 64)])
+def test_many_threads_draw_what_one_does(made: Any, n: int, threads: int) -> None:
+    """Also the last pairs, and the state is that behind them."""
+    bits = np.random.MT19937(0).state["state"]
+    state = np.array([*bits["key"], bits["pos"]], np.uint32)
+    other = state.copy()
+    out, one = np.full((2, n), 7, np.uint8)
+    made.stays(state, out, 1 << 20, 0, threads)
+    made.stays(other, one, 1 << 20, 0, 1)
+    assert_array_equal(out, one)
+    assert_array_equal(state, other)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -204,7 +204,7 @@ class Engine:
                 self._next.extend(map(self._bits.random_raw, (count,)))
             else:
                 made = np.empty(count, np.uint32)
-                self._next.extend(map(loops.words, (state,), (made,), (1,)))
+                self._next.extend(map(loops.words, (state,), (made,)))
         return self._next[0].astype(np.uint32, copy=False)
 
     def _have(self, made: NDArray[np.uint32], at: int) -> None:
@@ -228,7 +228,7 @@ class Engine:
             result = np.empty(n, np.uint32)
             result[: rest.size] = rest
             if state is not None:
-                loops.words(state, result[rest.size :], 1)
+                loops.words(state, result[rest.size :])
                 return result
             for start in range(rest.size, n, _FEW):
                 part = result[start : start + _FEW]
