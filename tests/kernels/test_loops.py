@@ -805,6 +805,33 @@ def test_steps_have_the_same_bits_by_any_number_of_threads(made: Any, name: str)
     assert_array_equal(found[0], np.concatenate([a for one in every for a in one]))
 
 
+@pytest.mark.parametrize("first", [0, 300])
+def test_parameters_on_one_array_are_updated_one_after_the_other(
+    made: Any, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no two threads write to the same elements, and each sees what the last has written;
+    others are updated in one call."""
+    calls: list[int] = []
+
+    def sgd(jobs: Any, *args: Any) -> None:
+        calls.append(len(jobs))
+        made.sgd(jobs, *args)
+
+    monkeypatch.setattr(compiled, "loops", lambda: SimpleNamespace(sgd=sgd))
+    found: list[Any] = []
+    for lib in (skimp, torch):
+        array, other = np.random.default_rng(5).standard_normal((2, 1000)).astype("f")
+        for arrays in ((array[:700], array[first:]), (array[:500], array[500:], other)):
+            params = [lib.from_numpy(a).requires_grad_() for a in arrays]
+            optimizer = lib.optim.SGD(params, lr=0.1, weight_decay=0.5)
+            for i, p in enumerate(params):
+                p.grad = lib.full(p.shape, i - 0.5)
+            optimizer.step()
+        found += [array, other]
+    assert calls == [1, 1, 3]
+    assert_allclose(found[:2], found[2:], rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_running_sums_have_numpys_bits(made: Any, dim: int) -> None:
     x = np.random.default_rng(5).standard_normal((4, 5, 3)).astype("f")
