@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,6 +91,24 @@ def test_what_stays_is_drawn_of_words_that_lie_here_too(
         want = torch.empty(500).bernoulli_(0.3, generator=theirs).numpy() == 1
         assert_array_equal(out, want)
         assert_array_equal(engine.get_state(), theirs.get_state().numpy())
+
+
+@pytest.mark.parametrize("left", [624, 623, 1])
+def test_a_draw_that_is_interrupted_leaves_a_state(
+    left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stays(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    engine = Engine(3)
+    for n in (1, 624):
+        engine.random32(n)
+    engine.random32(engine.words.size - engine.at - left)
+    monkeypatch.setattr(compiled, "loops", lambda: SimpleNamespace(stays=stays))
+    with suppress(KeyboardInterrupt):
+        engine.stay(np.empty(500, bool), 1 << 52)
+    Engine().set_state(engine.get_state())
+    torch.Generator().set_state(torch.from_numpy(engine.get_state()))
 
 
 @pytest.mark.parametrize("std", [1.0, 0.02, 0.5, 0.0, 1e-45, 3e38])

@@ -278,12 +278,13 @@ class Engine:
 
     def stay(self, out: NDArray[np.bool_], bound: int) -> bool:
         """out = which of the next pairs, 53 bits of each, are below; whether compiled loops did it,
-        as they do where all words that lie here are among those, and of mt19937's last ones."""
+        as they do where all words that lie here are among those, and of mt19937's last 623: of
+        its 624 one at least is drawn in every state."""
         loops, left = compiled.loops(), self.words.size - self.at
         if loops is None or self._next or not out.flags.c_contiguous:
             return False
         state = self._state
-        if state is None or left > min(2 * out.size, KEY_WORDS):
+        if state is None or left > min(2 * out.size, KEY_WORDS - 1):
             return False
         if left:  # they are drawn again
             pos = self._drawn() - left
