@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +95,24 @@ def test_what_stays_is_drawn_of_words_that_lie_here_too(
         assert_array_equal(engine.get_state(), theirs.get_state().numpy())
 
 
+@pytest.mark.parametrize("left", [624, 623, 1])
+def test_a_draw_that_is_interrupted_leaves_a_state(
+    left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stays(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    engine = Engine(3)
+    for n in (1, 624):
+        engine.random32(n)
+    engine.random32(engine.words.size - engine.at - left)
+    monkeypatch.setattr(compiled, "loops", lambda: SimpleNamespace(stays=stays))
+    with suppress(KeyboardInterrupt):
+        engine.stay(np.empty(500, bool), 1 << 52)
+    Engine().set_state(engine.get_state())
+    torch.Generator().set_state(torch.from_numpy(engine.get_state()))
+
+
 @pytest.mark.parametrize("std", [1.0, 0.02, 0.5, 0.0, 1e-45, 3e38])
 @pytest.mark.parametrize("mean", [0.0, -3.0])
 @pytest.mark.parametrize("n", [16, 17, 47, 4000])
@@ -128,7 +147,7 @@ def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> 
     raw = bits.random_raw(3000)
     ended = np.array([*bits.state["state"]["key"], bits.state["state"]["pos"]], np.uint32)
     state, out = begun.copy(), np.empty(3000, np.uint32)
-    made.words(state, out, threads)
+    made.words(state, out)
     assert_array_equal(out, raw)
     assert_array_equal(state, ended)
     pairs = (raw[::2] << 32 | raw[1::2]) & ((1 << 53) - 1)
@@ -138,6 +157,19 @@ def test_threads_draw_the_words_of_one(made: Any, before: int, threads: int) -> 
         made.stays(state, stays, bound >> 32, bound & 0xFFFFFFFF, threads)
         assert_array_equal(stays, pairs < bound)
         assert_array_equal(state, ended)
+
+
+@pytest.mark.parametrize(("n", "threads"), [(35, 48), (56, 51), (515, 44), (10, 64)])
+def test_many_threads_draw_what_one_does(made: Any, n: int, threads: int) -> None:
+    """Also the last pairs, and the state is that behind them."""
+    bits = np.random.MT19937(0).state["state"]
+    state = np.array([*bits["key"], bits["pos"]], np.uint32)
+    other = state.copy()
+    out, one = np.full((2, n), 7, np.uint8)
+    made.stays(state, out, 1 << 20, 0, threads)
+    made.stays(other, one, 1 << 20, 0, 1)
+    assert_array_equal(out, one)
+    assert_array_equal(state, other)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -792,6 +824,33 @@ def test_steps_have_the_same_bits_by_any_number_of_threads(made: Any, name: str)
     with pytest.raises(ValueError, match="read-only"):
         getattr(made, name)([tuple(one) for one in every], numbers, 2)
     assert_array_equal(found[0], np.concatenate([a for one in every for a in one]))
+
+
+@pytest.mark.parametrize("first", [0, 300])
+def test_parameters_on_one_array_are_updated_one_after_the_other(
+    made: Any, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no two threads write to the same elements, and each sees what the last has written;
+    others are updated in one call."""
+    calls: list[int] = []
+
+    def sgd(jobs: Any, *args: Any) -> None:
+        calls.append(len(jobs))
+        made.sgd(jobs, *args)
+
+    monkeypatch.setattr(compiled, "loops", lambda: SimpleNamespace(sgd=sgd))
+    found: list[Any] = []
+    for lib in (skimp, torch):
+        array, other = np.random.default_rng(5).standard_normal((2, 1000)).astype("f")
+        for arrays in ((array[:700], array[first:]), (array[:500], array[500:], other)):
+            params = [lib.from_numpy(a).requires_grad_() for a in arrays]
+            optimizer = lib.optim.SGD(params, lr=0.1, weight_decay=0.5)
+            for i, p in enumerate(params):
+                p.grad = lib.full(p.shape, i - 0.5)
+            optimizer.step()
+        found += [array, other]
+    assert calls == [1, 1, 3]
+    assert_allclose(found[:2], found[2:], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import compress, pairwise
 from operator import not_
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, writable
-from skimp._kernels.shaping import is_dense
+from skimp._kernels.shaping import addresses, is_dense
 from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 from skimp.optim.formulas import Arrays, Formula, Loop, Term, changes, loop_for, on_arrays
@@ -174,6 +174,13 @@ def _put(
     arrays += [t._skimp_array() if t._np is None else t._np for t in tensors[len(targets) :]]
     flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
     each: list[Arrays] = list(zip(*[flat[i : i + n] for i in range(0, len(flat), n)], strict=True))
+    if any([s.external for s in storages]) and _overlap(flat):
+        for one in each:
+            if loop is None:
+                on_arrays(formula, one[:many], one[many:], numbers)
+            else:
+                loop([one])
+        return
     if loop is not None:
         loop(each)
         return
@@ -191,6 +198,12 @@ def _put(
                 on_arrays(formula, one[:many], one[many:], numbers)
     written, read = storages[: len(targets)], storages[len(targets) :]
     waiting.hold(written, read, sum([a.nbytes for a in flat]))
+
+
+def _overlap(runs: list[Array]) -> bool:
+    """Whether two have bytes in common, as two tensors on one array of somebody else's have."""
+    spans = sorted(zip(addresses(*runs), [a.nbytes for a in runs], strict=True))
+    return any([start + nbytes > after for (start, nbytes), (after, _) in pairwise(spans)])
 
 
 def _small_arrays(tensors: list[Tensor]) -> list[Array] | None:

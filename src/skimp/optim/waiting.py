@@ -109,7 +109,10 @@ class Waiting:
         self.held = 0  # bytes of all of them
 
     def meets(self, storages: list[Storage], written: int) -> bool:
-        """Whether one of these, the first of which are `written`, has to come after what waits."""
+        """Whether one of these, the first of which are `written`, has to come after what waits, as
+        what may be another's bytes has to."""
+        if any([s.external for s in storages]):
+            return True
         if self.written.isdisjoint(storages):
             return not self.read.isdisjoint(storages[:written])
         return True
@@ -128,6 +131,8 @@ class Waiting:
         storages = list(map(storage_of, tensors))
         # of one element, what is broadcast and what is not look the same
         if (first.size < 2 and not tiny) or len(set(storages)) < len(storages):
+            return False
+        if any([s.external for s in storages]):
             return False
         flat = [a if a.ndim == 1 else a.reshape(-1) for a in arrays]
         self.take(formula, numbers, (written, len(arrays), first.dtype, tiny), [tuple(flat)])

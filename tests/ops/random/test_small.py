@@ -85,6 +85,25 @@ def test_refusals_are_pytorchs_and_leave_the_stream(
     assert np.array_equal(skimp.rand(5).numpy(), after.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("p", [0.15, 0.45, 0.1])
+def test_what_stays_grows_by_what_pytorch_divides(p: float, dtype: str) -> None:
+    """By 1 over 1 - p in float32, which is not the float32 next to 1 / (1 - p)."""
+    found: list[Any] = []
+    for lib in (skimp, torch):
+        lib.manual_seed(0)
+        kind = getattr(lib, dtype)
+        x, images = lib.ones(50, dtype=kind).requires_grad_(), lib.ones(2, 9, 3, dtype=kind)
+        y = lib.nn.functional.dropout(x, p)
+        y.sum().backward()
+        found += [y, x.grad, lib.nn.functional.dropout(lib.ones(200_000, dtype=kind), p)]
+        found += [lib.nn.functional.dropout1d(images, p)]
+    for one, other in zip(found[:4], found[4:], strict=True):
+        np.testing.assert_array_equal(
+            one.detach().double().numpy(), other.detach().double().numpy()
+        )
+
+
 def test_gradient_of_dropout_keeps_one_byte_for_each_element() -> None:
     """And nothing else, on the fast path too."""
     x = skimp.ones(16, 32).requires_grad_()

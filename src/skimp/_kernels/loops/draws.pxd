@@ -1,9 +1,8 @@
 # The types of draws.py, for Cython alone.
 cimport cython
 
-@cython.locals(n=Py_ssize_t, t=Py_ssize_t, key="unsigned int*", to="unsigned int*",
-               room="unsigned int*", view="unsigned int[::1]")
-cpdef words(unsigned int[::1] state, object out, Py_ssize_t threads)
+@cython.locals(view="unsigned int[::1]")
+cpdef words(unsigned int[::1] state, object out)
 
 @cython.locals(n=Py_ssize_t, t=Py_ssize_t, key="unsigned int*", room="unsigned int*")
 cpdef stays(unsigned int[::1] state, unsigned char[::1] out, unsigned int high, unsigned int low,

@@ -22,23 +22,10 @@ from skimp._kernels.loops.arithmetic import (
 )
 
 
-def words(state: Any, out: Any, threads: Any) -> Any:
-    """out = the next words, by so many threads; out."""
+def words(state: Any, out: Any) -> Any:
+    """out = the next words; out."""
     view = out
-    n, key, to = view.shape[0], _bits(state), _bits(view)
-    if threads < 2:
-        _words(key, to, 0, n)
-        return out
-    room = _room(threads * 625)
-    try:
-        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
-            _passed_to(key, _behind(room, t * 625), _begin(n, t, threads))
-            _words(
-                _behind(room, t * 625), to, _begin(n, t, threads), _begin(n, t + 1, threads)
-            )  # fmt: skip
-        _copied(_behind(room, (threads - 1) * 625), key)
-    finally:
-        _released(room)
+    _words(_bits(state), _bits(view), 0, view.shape[0])
     return out
 
 
@@ -64,6 +51,8 @@ def stays(state: Any, out: Any, high: Any, low: Any, threads: Any) -> None:
 
 def _begin(n: Any, t: Any, threads: Any) -> Any:
     """Where the t-th thread's range begins: each is half as long as the one before it."""
+    if t == threads:  # of many threads the quotient below may be less than n
+        return n
     return int(n * (1 - 0.5**t) / (1 - 0.5**threads))
 
 

@@ -204,7 +204,7 @@ class Engine:
                 self._next.extend(map(self._bits.random_raw, (count,)))
             else:
                 made = np.empty(count, np.uint32)
-                self._next.extend(map(loops.words, (state,), (made,), (1,)))
+                self._next.extend(map(loops.words, (state,), (made,)))
         return self._next[0].astype(np.uint32, copy=False)
 
     def _have(self, made: NDArray[np.uint32], at: int) -> None:
@@ -228,7 +228,7 @@ class Engine:
             result = np.empty(n, np.uint32)
             result[: rest.size] = rest
             if state is not None:
-                loops.words(state, result[rest.size :], 1)
+                loops.words(state, result[rest.size :])
                 return result
             for start in range(rest.size, n, _FEW):
                 part = result[start : start + _FEW]
@@ -278,12 +278,13 @@ class Engine:
 
     def stay(self, out: NDArray[np.bool_], bound: int) -> bool:
         """out = which of the next pairs, 53 bits of each, are below; whether compiled loops did it,
-        as they do where all words that lie here are among those, and of mt19937's last ones."""
+        as they do where all words that lie here are among those, and of mt19937's last 623: of
+        its 624 one at least is drawn in every state."""
         loops, left = compiled.loops(), self.words.size - self.at
         if loops is None or self._next or not out.flags.c_contiguous:
             return False
         state = self._state
-        if state is None or left > min(2 * out.size, KEY_WORDS):
+        if state is None or left > min(2 * out.size, KEY_WORDS - 1):
             return False
         if left:  # they are drawn again
             pos = self._drawn() - left

@@ -23,7 +23,7 @@ from skimp._kernels import attention as attend, bare, shaping
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
-from skimp._ops.nn.dropout import drawn_mask, kept_factors, kept_mask
+from skimp._ops.nn.dropout import drawn_mask, grown, kept_factors, kept_mask
 from skimp._ops.reduce.safe_softmax import _safe_softmax
 
 _tuple: Any = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
@@ -336,17 +336,17 @@ def _in_ops(
     return result if result._dtype is dtype else result.to(dtype)
 
 
-def dropping(whole: Ints, p: float, like: Any = None) -> tuple[Any, float]:
+def dropping(whole: Ints, p: float, like: Any) -> tuple[Any, float]:
     """Which weights, of this shape, stay: drawn as PyTorch's dropout of the whole matrix would,
-    one byte for each; and what those grow by. `like`: a query that may have no bytes."""
+    one byte for each; and what those grow by. `like`: a query, which may have no bytes."""
     if not p:
         return None, 1.0
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 1.0:  # nothing is drawn then
         return NAMESPACES[""]["zeros"](whole, dtype=dtypes.bool), 0.0
-    grow = 1.0 / (1.0 - p)
-    if like is None or not like._hollow:
+    grow = grown(p, like._dtype)
+    if not like._hollow:
         return drawn_mask(whole, p), grow
     return kept_mask(like.new_empty((1,)).expand(whole), p, False), grow
 

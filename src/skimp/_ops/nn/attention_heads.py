@@ -53,7 +53,7 @@ def in_heads(
         return None
     if not (q.size and k.size):
         return None
-    kept, grow = dropping((*q.shape[:-1], k.shape[2]), dropout)
+    kept, grow = dropping((*q.shape[:-1], k.shape[2]), dropout, parts[0])
     first, second, third = (*parts, None, None)[:3]
     given = (first, second, third, heads, batch_first, mask, causal, kept, grow)
     if active:  # a budget notes how the result is made

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -84,6 +85,13 @@ def kept_factors(mask: Any, scale: float, dtype: Any) -> Any:
     """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 -
     p)."""
     return mask.to(dtype) * scale
+
+
+@lru_cache(256)
+def grown(p: float, dtype: dtypes.dtype) -> float:
+    """What those that stay grow by: 1 over 1 - p, divided in the type in which PyTorch does."""
+    kept = 1.0 - p
+    return 1.0 / kept if dtype is dtypes.float64 else float(np.float32(1.0) / np.float32(kept))
 
 
 def _dropped_back(g: Any, mask: Any, scale: float, noted: Any) -> Any:
@@ -171,7 +179,7 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     whole = _without_draws(input, p, training, feature)
     if whole is not None:
         return whole
-    scale = 1.0 / (1.0 - p)
+    scale = grown(p, input._dtype)
     return _dropped(input, kept_mask(input, p, feature), scale, kept_anyway(input))
 
 
@@ -197,7 +205,7 @@ def _small_dropout(
         if not in_memory.flags.c_contiguous:
             return None
         stays = _stays(in_memory.shape, p).transpose(back)
-    scale = 1.0 / (1.0 - p)
+    scale = grown(p, input._dtype)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
         _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale, None)
@@ -208,7 +216,7 @@ def _middle_dropout(input: Any, p: float) -> Tensor | None:
     x = middle_array(input)
     if x is None:
         return None
-    mask, scale = drawn_mask(x.shape, p), 1.0 / (1.0 - p)
+    mask, scale = drawn_mask(x.shape, p), grown(p, input._dtype)
     made = _product(x, mask._skimp_array(), scale, input._dtype)
     if input._rg and modes.state.grad:
         _RECORDED.record(made, input, mask, scale, kept_anyway(input))
