@@ -35,6 +35,8 @@ Array = np.ndarray[Any, Any]
 
 _SEEN: Final = 1 << 17  # elements of what is copied for products, at most,
 _WIDE: Final = 1 << 15  # and of the weights: of more channels convolutions are as quick
+_FORTH: Final = ("forward",)
+_BACK: Final = "weights", "adjoint"
 
 
 # -- the three faces: each says whether oneDNN is there and has made it ---------------------------
@@ -115,25 +117,31 @@ def _made(w: Window, *asked: Asked) -> bool:
 
 def _made_of_seen(w: Window, few: Window, asked: Sequence[Asked]) -> bool:
     """By products, of what a kernel of one tap by steps sees: of a copy without what lies between,
-    where that is not long; whether it is made."""
-    x, weight, _ = asked[0][1]
+    where that is not long; whether it is made. A gradient's bits don't depend on whether the other
+    is asked for, too: both are made so, or neither."""
+    first, (x, weight, g), bias = asked[0]
     shape = (*x.shape[: -len(few.size)], *few.size)
     if math.prod(shape) > _SEEN or weight.size > _WIDE:
         return False
-    products: list[conv_products.Product] = []
-    for face, (x, weight, g), bias in asked:
-        lie = dense(shape, x.itemsize), weight.strides, g.strides
-        types, biased = (x.dtype, weight.dtype, g.dtype), bias is not None
+    if first == "adjoint" and bias is not None:
+        return False
+    lie, types = (
+        (dense(shape, x.itemsize), weight.strides, g.strides),
+        (x.dtype, weight.dtype, g.dtype),
+    )
+    products: dict[str, conv_products.Product] = {}
+    for face in _FORTH if first in _FORTH else _BACK:
+        biased = bias is not None and face != "adjoint"
         way = _way(face, few, len(x), weight.shape, lie, types, biased, config.threads)
-        if way is None or way.product is None or (biased and face == "adjoint"):
+        if way is None or way.product is None:
             return False
-        products.append(way.product)
+        products[face] = way.product
     room = take(math.prod(shape), TYPE)
     own = room.reshape(shape)
-    for product, (face, (x, weight, g), bias) in zip(products, asked, strict=True):
+    for face, (x, weight, g), bias in asked:
         if face != "adjoint":
             own[...] = x[w.steps]
-        product.make(own, weight, g, bias)
+        products[face].make(own, weight, g, bias)
         if face == "adjoint":
             x[...] = 0
             x[w.steps] = own
