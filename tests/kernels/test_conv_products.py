@@ -176,3 +176,15 @@ def test_a_gradient_by_steps_has_the_same_bits_without_the_other() -> None:
     assert conv_onednn.weights(g, x, other, w)
     np.testing.assert_array_equal(dx, alone)
     np.testing.assert_array_equal(dw, other)
+
+
+def test_by_steps_a_gradient_is_the_same_whether_the_other_is_asked_for() -> None:
+    x, weight, g = _numbers(16, 32, 8, 8), _numbers(32, 32, 1, 1), _numbers(16, 32, 3, 3)
+    found: list[list[Any]] = []
+    for wanted in [(True, True), (True, False), (False, True)]:
+        given = [skimp.tensor(a, requires_grad=w) for a, w in zip((x, weight), wanted, strict=True)]
+        skimp.nn.functional.conv2d(*given, stride=3).backward(skimp.tensor(g))
+        found.append([each.grad for each in given])
+    (dx, dw), (dx_alone, _), (_, dw_alone) = found
+    assert skimp.equal(dx, dx_alone)
+    assert skimp.equal(dw, dw_alone)

@@ -35,6 +35,8 @@ Array = np.ndarray[Any, Any]
 
 _SEEN: Final = 1 << 17  # elements of what is copied for products, at most,
 _WIDE: Final = 1 << 15  # and of the weights: of more channels convolutions are as quick
+_FORTH: Final = ("forward",)
+_BACK: Final = "weights", "adjoint"
 
 
 # -- the three faces: each says whether oneDNN is there and has made it ---------------------------
@@ -80,10 +82,11 @@ class _Way(NamedTuple):
 
 def _made(w: Window, *asked: Asked) -> bool:
     """Whether oneDNN makes it follows from shapes, strides, types and the library alone."""
+    if w.seen is not None and _made_of_seen(w, w.seen, asked):
+        return True
     ways: list[_Way] = []
     for face, arrays, bias in asked:
-        way = None if w.seen is None else _way_of_seen(face, arrays, w.seen, bias is not None)
-        way = way or _way_for(face, arrays, w, bias is not None)
+        way = _way_for(face, arrays, w, bias is not None)
         if way is None:
             return False
         ways.append(way)
@@ -93,10 +96,7 @@ def _made(w: Window, *asked: Asked) -> bool:
     for way, (face, arrays, bias) in zip(ways, asked, strict=True):
         works = way.works
         if way.product is not None:
-            if way.window.stride == w.stride:
-                way.product.make(*arrays, bias)
-            else:
-                _make_of_seen(way.product, face, arrays, bias, w)
+            way.product.make(*arrays, bias)
             continue
         if way.depthwise:
             lifted = len(way.window.size) > len(w.size)
@@ -115,39 +115,38 @@ def _made(w: Window, *asked: Asked) -> bool:
     return True
 
 
-def _way_of_seen(face: str, arrays: Three, few: Window, bias: bool) -> _Way | None:
-    """How a face whose kernel has one tap, by steps, is a product of what that sees: of a copy
-    without what lies between, where that is not long; None if it is not.
-
-    Of each face by itself: its bits don't depend on what else is asked for.
-    """
-    if bias and face == "adjoint":
-        return None
-    x, weight, g = arrays
+def _made_of_seen(w: Window, few: Window, asked: Sequence[Asked]) -> bool:
+    """By products, of what a kernel of one tap by steps sees: of a copy without what lies between,
+    where that is not long; whether it is made. A gradient's bits don't depend on whether the other
+    is asked for, too: both are made so, or neither."""
+    first, (x, weight, g), bias = asked[0]
     shape = (*x.shape[: -len(few.size)], *few.size)
     if math.prod(shape) > _SEEN or weight.size > _WIDE:
-        return None
-    lie = dense(shape, x.itemsize), weight.strides, g.strides
-    types = x.dtype, weight.dtype, g.dtype
-    way = _way(face, few, len(x), weight.shape, lie, types, bias, config.threads)
-    return None if way is None or way.product is None else way
-
-
-def _make_of_seen(
-    product: conv_products.Product, face: str, arrays: Three, bias: Array | None, w: Window
-) -> None:
-    x, weight, g = arrays
-    shape = (*x.shape[: -len(w.out)], *w.out)
+        return False
+    if first == "adjoint" and bias is not None:
+        return False
+    lie, types = (
+        (dense(shape, x.itemsize), weight.strides, g.strides),
+        (x.dtype, weight.dtype, g.dtype),
+    )
+    products: dict[str, conv_products.Product] = {}
+    for face in _FORTH if first in _FORTH else _BACK:
+        biased = bias is not None and face != "adjoint"
+        way = _way(face, few, len(x), weight.shape, lie, types, biased, config.threads)
+        if way is None or way.product is None:
+            return False
+        products[face] = way.product
     room = take(math.prod(shape), TYPE)
     own = room.reshape(shape)
-    if face == "adjoint":
-        product.make(own, weight, g, None)
-        x[...] = 0
-        x[w.steps] = own
-    else:
-        own[...] = x[w.steps]
-        product.make(own, weight, g, bias)
+    for face, (x, weight, g), bias in asked:
+        if face != "adjoint":
+            own[...] = x[w.steps]
+        products[face].make(own, weight, g, bias)
+        if face == "adjoint":
+            x[...] = 0
+            x[w.steps] = own
     give(room)
+    return True
 
 
 def _planes(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> bool:

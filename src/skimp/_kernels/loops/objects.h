@@ -43,29 +43,37 @@ static PyObject *objects_floats(PyObject *self, PyObject *const *args, Py_ssize_
     Py_RETURN_TRUE;
 }
 
+/* (code, place) of a frame. */
+static PyObject *objects_place(PyFrameObject *frame, PyCodeObject *code) {
+    PyObject *found, *at = PyLong_FromLong(PyFrame_GetLasti(frame));
+    if (at == NULL) return NULL;
+    found = PyTuple_Pack(2, (PyObject *)code, at);
+    Py_DECREF(at);
+    return found;
+}
+
 static PyObject *objects_caller(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     PyFrameObject *frame, *back;
     PyObject *found = NULL;
-    int known = 1;
+    int known = 0; /* whether a set has the file; below 0 with an error */
     if (given != 3 || !PyFrame_Check(args[0]) || !PySet_Check(args[1]) || !PySet_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "expected a frame and two sets");
         return NULL;
     }
-    for (frame = (PyFrameObject *)Py_NewRef(args[0]); frame != NULL && known > 0; frame = back) {
+    for (frame = (PyFrameObject *)Py_NewRef(args[0]); frame != NULL; frame = back) {
         PyCodeObject *code = PyFrame_GetCode(frame);
         back = NULL;
-        known = PySet_Contains(args[1], code->co_filename);
+        known = PySet_Contains(args[2], code->co_filename); /* most are called by the user */
         if (known > 0) {
-            back = PyFrame_GetBack(frame);
+            found = objects_place(frame, code);
+            known = found == NULL ? -1 : 1;
         } else if (known == 0) {
-            known = PySet_Contains(args[2], code->co_filename);
-            if (known > 0) found = Py_BuildValue("(Oi)", code, PyFrame_GetLasti(frame));
-            known = known < 0 || (known > 0 && found == NULL) ? -1 : 0;
+            known = PySet_Contains(args[1], code->co_filename);
+            if (known > 0) back = PyFrame_GetBack(frame);
         }
         Py_DECREF(code);
         Py_DECREF(frame);
     }
-    if (known < 0) Py_CLEAR(found);
     return known < 0 || found != NULL ? found : Py_NewRef(Py_None);
 }
 

@@ -38,11 +38,13 @@ def floats(*arrays: Any) -> Any:
 
 @_in_c
 def caller(frame: Any, inside: Any, users: Any) -> Any:
-    """The code of the nearest frame, from this one on, whose file is not `inside`, and the place in
-    it; None where its file is not among the `users`' either."""
+    """The code of the nearest frame, from this one on, whose file is one of the `users`', and the
+    place in it; None where one before it has a file that is not `inside` either."""
     while frame is not None:
         name = frame.f_code.co_filename
+        if name in users:
+            return frame.f_code, frame.f_lasti
         if name not in inside:
-            return (frame.f_code, frame.f_lasti) if name in users else None
+            return None
         frame = frame.f_back
     return None
