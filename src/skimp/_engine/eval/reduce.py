@@ -189,7 +189,11 @@ def of_units(array: Array, cut: Geometry, how: Reducer) -> Array:
     """The results of a row-major array that `is_short`, in any shape."""
     block = array.reshape(cut.groups, cut.rows, cut.columns)
     if cut.r == cut.rows:
-        state = how.first(block, 0)
+        states = _by_unit(how, block, cut)
+        if cut.direct:
+            values = [how.value(state, cut.rows) for state in states]
+            return values[0] if len(values) == 1 else bare.concatenate(values)
+        state = _one_of(states)
     elif adds(how, array.dtype, 1) and cut.columns == 1:
         state = _at_once(how, block, cut)
     else:
@@ -197,16 +201,31 @@ def of_units(array: Array, cut: Geometry, how: Reducer) -> Array:
     return how.value(state, cut.rows) if cut.direct else _joined(how, state, cut)
 
 
+def _by_unit(how: Reducer, block: Array, cut: Geometry) -> list[State]:
+    """The states of whole groups: at once, unless a unit's numbers decide in what type it is
+    reduced (as moments do), which no other may then tell."""
+    if how.bare or how.merge is merge_sums or cut.alone:
+        return [how.first(block, 0)]
+    return [how.first(block[at : at + cut.a], 0) for at in range(0, len(block), cut.a)]
+
+
+def _one_of(states: list[State]) -> State:
+    """Neighbours' as one."""
+    if len(states) == 1:
+        return states[0]
+    return tuple([bare.concatenate(each) for each in zip(*states, strict=True)])
+
+
 def _at_once(how: Reducer, block: Array, cut: Geometry) -> State:
     """The state of one group, whose units are the rows of one block."""
     whole = cut.rows // cut.r * cut.r
-    parts = [how.first(block[:, :whole].reshape(-1, cut.r, 1), 0)]
+    units = block[:, :whole].reshape(-1, cut.r, 1)
+    parts = _by_unit(how, units, cut)
     counts = np.full(-(-cut.rows // cut.r), cut.r)
     if whole < cut.rows:
         parts.append(how.first(block[:, whole:], whole))
         counts[-1] = cut.rows - whole
-    state = tuple([bare.concatenate(each) for each in zip(*parts, strict=True)])
-    return _tree(how, state, counts, 0)
+    return _tree(how, _one_of(parts), counts, 0)
 
 
 def _in_pairs(how: Reducer, block: Array, cut: Geometry) -> State:
