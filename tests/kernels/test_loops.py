@@ -1108,6 +1108,21 @@ def test_numbers_that_take_double_change_no_others_bits(
     assert_allclose(found[0][0], torch.tensor(x).var(1).numpy(), 1e-5)
 
 
+@pytest.mark.parametrize("n", [1, 30, 3000, 40_000])
+def test_what_lies_at_odd_bytes_is_added_up(
+    made: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    x = np.random.default_rng(n).standard_normal(n).astype("f")
+    t = skimp.frombuffer(bytearray(b"-" + x.tobytes()), dtype=skimp.float32, offset=1)
+    other = skimp.tensor(x)
+    for run in (
+        *(lambda t: t.sum(), lambda t: t.sum(-1, True), lambda t: t[None].mean(1)),
+        *(lambda t: t.norm(), lambda t: t.var(correction=0), lambda t: t[None].norm(dim=1)),
+    ):
+        assert_array_equal(run(t).numpy(), run(other).numpy())
+
+
 def test_sums_refuse_what_is_not_theirs(made: Any) -> None:
     if made is loops:
         return
