@@ -28,6 +28,7 @@ from skimp._kernels.threads import quietly, share
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
 _TOGETHER: Final = 16  # units that one NumPy call reduces where they lie in memory already
 _ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
+_HELD: Final = 1 << 16  # results that are made apart from where they go
 _SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
 _ROWS: Final = 8  # reduced elements that a unit holds at least
@@ -58,7 +59,7 @@ class Geometry:
     direct: bool  # every unit makes final results
     alone: bool  # there is one unit
     few: bool  # one NumPy call, or one for each unit, where the source lies in memory already
-    whole: bool  # one call, or one for each unit, of whatever size
+    whole: bool  # the same of whatever size, for not too many results, which are held twice then
 
     @property
     def spans(self) -> int:
@@ -85,8 +86,9 @@ def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
     alone = r == rows and c == columns and before <= a
     size = math.prod(shape)
     short = r == rows or (before == 1 and span == 1)
-    whole = c == columns and short
-    few = size <= _TOGETHER * _UNIT and whole
+    together = c == columns and short
+    few = size <= _TOGETHER * _UNIT and together
+    whole = together and before * columns <= _HELD
     parts = size, tuple(groups), before, rows, columns
     return Geometry(*parts, a, r, c, span, direct, alone, few, whole)
 

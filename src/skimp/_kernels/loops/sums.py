@@ -196,7 +196,7 @@ def shared_totals(
     x: Any, n: Any, square: Any, middles: Any, room: Any, out: Any, threads: Any
 ) -> None:
     """out = the sums of rows of n, as `totals`, or as `squares`; with `room` for those of all of
-    their pieces."""
+    their pieces, which may be out where rows have one."""
     rows = out.shape[0]
     pieces = (n + 2047) // 2048
     parts = rows * pieces
