@@ -1141,6 +1141,49 @@ def test_a_sum_is_the_same_whichever_way_it_goes(
     assert error <= max(abs(float(torch.tensor(x).sum()) - x.sum(dtype=float)), 1e-6 * n**0.5)
 
 
+@pytest.mark.parametrize("what", ["rows of zeros", "large rows", "a part of ones"])
+@pytest.mark.parametrize("shape", [(700, 1000), (1, 800_000)])
+def test_numbers_that_take_double_change_no_others_bits(
+    made: Any, shape: Any, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit's numbers decide in what type its moments are reduced: whether units are reduced at
+    once or one by one is not to be seen."""
+    if made is loops:
+        pytest.skip("it takes long")
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    x = np.random.default_rng(4).standard_normal(shape).astype("f")
+    match what:
+        case "rows of zeros":
+            x[:, :] = 0 if len(x) == 1 else x * (np.arange(len(x)) % 300 > 0)[:, None]
+        case "large rows":
+            x[-1] *= np.float32(1e25)
+        case _:
+            x.reshape(-1)[:300_000] = 1
+    found = []
+    for defer in ("never", "always"):
+        with config.using(defer=defer):
+            t = skimp.tensor(x)
+            found.append([y.numpy() for y in (t.var(1), t.std(1), (t * 1).var(1), (t * 1).std(1))])
+    for one, other in zip(*found, strict=True):
+        assert_array_equal(one, other)
+    assert_allclose(found[0][0], torch.tensor(x).var(1).numpy(), 1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 30, 3000, 40_000])
+def test_what_lies_at_odd_bytes_is_added_up(
+    made: Any, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    x = np.random.default_rng(n).standard_normal(n).astype("f")
+    t = skimp.frombuffer(bytearray(b"-" + x.tobytes()), dtype=skimp.float32, offset=1)
+    other = skimp.tensor(x)
+    for run in (
+        *(lambda t: t.sum(), lambda t: t.sum(-1, True), lambda t: t[None].mean(1)),
+        *(lambda t: t.norm(), lambda t: t.var(correction=0), lambda t: t[None].norm(dim=1)),
+    ):
+        assert_array_equal(run(t).numpy(), run(other).numpy())
+
+
 def test_sums_refuse_what_is_not_theirs(made: Any) -> None:
     if made is loops:
         return

@@ -16,6 +16,7 @@ from skimp._engine.eval import reduce as reductions, reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp._engine.eval.reduce import map_rows, reduce
 from skimp.config import config
+from tests.support.peaks import peak_of
 
 F4 = np.dtype(np.float32)
 MULTIPLY = Kernel("multiply", np.multiply)
@@ -287,6 +288,14 @@ def test_rows_that_are_not_evenly_apart() -> None:
     out = np.empty((4, 3, 5), F4)[:, :2]
     with pytest.raises(ValueError, match="evenly apart"):
         map_rows(np.zeros((4, 2, 5), F4), _softmax, (out,), 1)
+
+
+@pytest.mark.parametrize("how", [reducers.SUM, reducers.NORM, reducers.var(0)])
+def test_many_results_are_not_held_twice(how: Any) -> None:
+    x = np.arange(1 << 22, dtype="f").reshape(-1, 4)
+    out = np.empty(len(x), "f")
+    reduce(x, (1,), how, out)
+    assert peak_of(lambda: reduce(x, (1,), how, out)) < 0.4 * x.nbytes
 
 
 def test_no_thread_is_woken_for_rows_that_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:

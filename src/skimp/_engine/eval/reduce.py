@@ -28,6 +28,7 @@ from skimp._kernels.threads import quietly, share
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
 _TOGETHER: Final = 16  # units that one NumPy call reduces where they lie in memory already
 _ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
+_HELD: Final = 1 << 16  # results that are made apart from where they go
 _SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
 _ROWS: Final = 8  # reduced elements that a unit holds at least
@@ -58,7 +59,7 @@ class Geometry:
     direct: bool  # every unit makes final results
     alone: bool  # there is one unit
     few: bool  # one NumPy call, or one for each unit, where the source lies in memory already
-    whole: bool  # one call, or one for each unit, of whatever size
+    whole: bool  # the same of whatever size, for not too many results, which are held twice then
 
     @property
     def spans(self) -> int:
@@ -85,8 +86,9 @@ def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
     alone = r == rows and c == columns and before <= a
     size = math.prod(shape)
     short = r == rows or (before == 1 and span == 1)
-    whole = c == columns and short
-    few = size <= _TOGETHER * _UNIT and whole
+    together = c == columns and short
+    few = size <= _TOGETHER * _UNIT and together
+    whole = together and before * columns <= _HELD
     parts = size, tuple(groups), before, rows, columns
     return Geometry(*parts, a, r, c, span, direct, alone, few, whole)
 
@@ -189,7 +191,11 @@ def of_units(array: Array, cut: Geometry, how: Reducer) -> Array:
     """The results of a row-major array that `is_short`, in any shape."""
     block = array.reshape(cut.groups, cut.rows, cut.columns)
     if cut.r == cut.rows:
-        state = how.first(block, 0)
+        states = _by_unit(how, block, cut)
+        if cut.direct:
+            values = [how.value(state, cut.rows) for state in states]
+            return values[0] if len(values) == 1 else bare.concatenate(values)
+        state = _one_of(states)
     elif adds(how, array.dtype, 1) and cut.columns == 1:
         state = _at_once(how, block, cut)
     else:
@@ -197,16 +203,31 @@ def of_units(array: Array, cut: Geometry, how: Reducer) -> Array:
     return how.value(state, cut.rows) if cut.direct else _joined(how, state, cut)
 
 
+def _by_unit(how: Reducer, block: Array, cut: Geometry) -> list[State]:
+    """The states of whole groups: at once, unless a unit's numbers decide in what type it is
+    reduced (as moments do), which no other may then tell."""
+    if how.bare or how.merge is merge_sums or cut.alone:
+        return [how.first(block, 0)]
+    return [how.first(block[at : at + cut.a], 0) for at in range(0, len(block), cut.a)]
+
+
+def _one_of(states: list[State]) -> State:
+    """Neighbours' as one."""
+    if len(states) == 1:
+        return states[0]
+    return tuple([bare.concatenate(each) for each in zip(*states, strict=True)])
+
+
 def _at_once(how: Reducer, block: Array, cut: Geometry) -> State:
     """The state of one group, whose units are the rows of one block."""
     whole = cut.rows // cut.r * cut.r
-    parts = [how.first(block[:, :whole].reshape(-1, cut.r, 1), 0)]
+    units = block[:, :whole].reshape(-1, cut.r, 1)
+    parts = _by_unit(how, units, cut)
     counts = np.full(-(-cut.rows // cut.r), cut.r)
     if whole < cut.rows:
         parts.append(how.first(block[:, whole:], whole))
         counts[-1] = cut.rows - whole
-    state = tuple([bare.concatenate(each) for each in zip(*parts, strict=True)])
-    return _tree(how, state, counts, 0)
+    return _tree(how, _one_of(parts), counts, 0)
 
 
 def _in_pairs(how: Reducer, block: Array, cut: Geometry) -> State:

@@ -136,8 +136,9 @@ def looped_sums(
         return found
     found = np.empty((*x.shape[:kept], *(1,) * ones), x.dtype)
     n = x.size // found.size
-    room = np.empty(found.size * -(-n // _LOOPED), x.dtype)
-    given = x.reshape(-1), n, square, middles, room, found.reshape(-1)
+    flat = found.reshape(-1)
+    room = flat if n <= _LOOPED else np.empty(found.size * -(-n // _LOOPED), x.dtype)
+    given = x.reshape(-1), n, square, middles, room, flat
     sharing.call(loops.shared_totals, x.size, sharing.BRIEF, *given)
     return found
 

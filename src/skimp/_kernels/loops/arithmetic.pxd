@@ -57,6 +57,7 @@ cdef extern from *:
     float _float_of "skimp_float_of" (int bits) noexcept nogil
 
 cdef extern from "bare.h":
+    object bare_aligned(object x)
     object bare_kept(object x, int dims, int ones)
     Py_ssize_t bare_size(object x)
     float* bare_floats(object x)

@@ -44,6 +44,10 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Whether there is no such array."""
         return x is None
 
+    def bare_aligned(x: Any) -> Any:
+        """An array whose memory lies as C wants it."""
+        return x
+
     def bare_kept(x: Any, dims: Any, ones: Any) -> Any:
         """A new array of the first dims of one, and so many dims of size 1 (`bare.h`)."""
         return np.empty((*x.shape[:dims], *(1,) * ones), np.float32)

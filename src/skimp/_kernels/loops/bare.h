@@ -415,6 +415,19 @@ static PyObject *bare_kept(PyObject *o, int dims, int ones) {
     return PyArray_EMPTY(dims + ones, shape, NPY_FLOAT, 0);
 }
 
+/* An array as it is, or a copy where only its memory does not lie as C wants it: of what was read
+   from a file's bytes. */
+static PyObject *bare_aligned(PyObject *o) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    if (bare_begin() < 0) return NULL;
+    if (!PyArray_CheckExact(o) || PyArray_TYPE(x) != NPY_FLOAT || PyArray_ISALIGNED(x) ||
+        !PyArray_IS_C_CONTIGUOUS(x)) {
+        Py_INCREF(o);
+        return o;
+    }
+    return PyArray_FromArray(x, NULL, NPY_ARRAY_CARRAY_RO);
+}
+
 static Py_ssize_t bare_size(PyObject *o) { return PyArray_SIZE((PyArrayObject *)o); }
 
 static float *bare_floats(PyObject *o) { return (float *)PyArray_DATA((PyArrayObject *)o); }

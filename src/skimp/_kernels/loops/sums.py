@@ -17,6 +17,7 @@ from skimp._kernels.loops.arithmetic import (
     _into,
     _lacks,
     _of,
+    bare_aligned,
     bare_floats,
     bare_kept,
     bare_size,
@@ -175,6 +176,7 @@ def _joined(lanes: Any) -> Any:
 def totals(x: Any, kept: Any, ones: Any) -> Any:
     """The sums of an array's rows, which all dims behind the first `kept` are, as a new array of
     these, and so many dims of size 1."""
+    x = bare_aligned(x)
     made = bare_kept(x, kept, ones)
     rows, whole = bare_size(made), bare_size(x)
     _row_sums(bare_floats(x), whole // rows, bare_floats(made), 0, rows)
@@ -183,6 +185,7 @@ def totals(x: Any, kept: Any, ones: Any) -> Any:
 
 def squares(x: Any, middles: Any, kept: Any, ones: Any) -> Any:
     """The same of squared distances from a number for each row, or from 0."""
+    x = bare_aligned(x)
     made = bare_kept(x, kept, ones)
     rows, whole = bare_size(made), bare_size(x)
     _row_squares(bare_floats(x), whole // rows, _of(middles), bare_floats(made), 0, rows)
@@ -193,7 +196,7 @@ def shared_totals(
     x: Any, n: Any, square: Any, middles: Any, room: Any, out: Any, threads: Any
 ) -> None:
     """out = the sums of rows of n, as `totals`, or as `squares`; with `room` for those of all of
-    their pieces."""
+    their pieces, which may be out where rows have one."""
     rows = out.shape[0]
     pieces = (n + 2047) // 2048
     parts = rows * pieces
