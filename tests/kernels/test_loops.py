@@ -547,15 +547,17 @@ def test_what_is_lacking_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -
 
 
 def test_modules_that_nobody_uses_any_more_are_removed(tmp_path: Path) -> None:
-    """Of other sources eight stay, and those that were used within a day."""
+    """Of other sources eight stay, and those that were used within a day; of other Pythons all."""
     ages = {f"loops-{day}.so": day for day in (0, 0.5, *range(2, 12), 40)}
+    ages["loops-60.other"] = 60
     for name, day in ages.items():
         (tmp_path / name).touch()
         os.utime(tmp_path / name, 2 * (time.time() - day * compiling.DAY,))
     (tmp_path / "notes").touch()
     compiling.forget_old(tmp_path / "loops-40.so")  # which was made now
     left = {one.name for one in tmp_path.iterdir()}
-    assert left == {"notes", "loops-40.so", *list(ages)[: compiling.KEPT]}
+    others = "notes", "loops-60.other"
+    assert left == {*others, "loops-40.so", *list(ages)[: compiling.KEPT]}
     for name in left:
         os.utime(tmp_path / name, 2 * (time.time(),))
     for i in range(20):
@@ -565,7 +567,7 @@ def test_modules_that_nobody_uses_any_more_are_removed(tmp_path: Path) -> None:
     for one in tmp_path.iterdir():
         os.utime(one, 2 * (time.time() - 31 * compiling.DAY,))
     compiling.forget_old(tmp_path / "loops-100.so")
-    assert {one.name for one in tmp_path.iterdir()} == {"loops-100.so", "notes"}
+    assert {one.name for one in tmp_path.iterdir()} == {"loops-100.so", *others}
 
 
 def test_what_cannot_be_put_there_is_told(

@@ -79,8 +79,10 @@ def _put(file: Path) -> str:
 
 
 def forget_old(file: Path) -> None:
-    """Remove modules that nobody seems to use any more. Programs that have one loaded keep it."""
-    others = [one for one in file.parent.glob("loops-*") if one != file]
+    """Remove modules of this Python that nobody seems to use any more. Programs that have one
+    loaded keep it."""
+    kind = "".join(file.suffixes)  # another Python's are its own to remove
+    others = [one for one in file.parent.glob(f"loops-*{kind}") if one != file]
     for place, one in enumerate(sorted(others, key=_used, reverse=True)):
         age = time.time() - _used(one)
         if age > OLD or (place >= KEPT and age > DAY):
