@@ -127,7 +127,7 @@ def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) ->
     each = _at_once(rows, keys, causal) * keys
     room = -(-each // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
-    large = each * widest > openblas.FEW
+    large = each * widest > openblas.ALONE
     return _Plan(
         ready, step if len(q) <= 4 else 0, matrices * rows, room, scores * _WORK, cost, large
     )

@@ -51,7 +51,7 @@ def _plan(
     into = _turned(rows, columns, lies)
     if len(a) > 4 or min(rows, columns, depth) < 2 or None in (one, other) or into is not False:
         return None
-    if not 0 < rows * columns * depth <= openblas.FEW:
+    if not 0 < rows * columns * depth <= openblas.ALONE:
         return None
     mirrored = rows == columns and lies_a[-2:] == (lies_b[-1], lies_b[-2])
     if mirrored and lies_a[:-2] != lies_b[:-2]:  # else no pair begins at the same place, or all

@@ -11,7 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
-FEW: Final = 1 << 19  # multiplications up to which it shares no product
+FEW: Final = 1 << 19  # multiplications up to which it shares no product that NumPy asks for,
+ALONE: Final = (
+    1 << 17
+)  # and any, whatever is added or turned: it spins for others from some 2^18 on
 INTEGERS: Final = (("64_", ctypes.c_int64), ("", ctypes.c_int32))  # by the ends of names
 
 
