@@ -1,7 +1,19 @@
 # The types of softmax.py, for Cython alone.
 cimport cython
 
-@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
+ctypedef void (*_Rows)(const float* x, Py_ssize_t n, float* out, Py_ssize_t at,
+                       Py_ssize_t stop) noexcept nogil
+ctypedef void (*_RowsBack)(const float* g, const float* y, Py_ssize_t n, float* out,
+                           Py_ssize_t at, Py_ssize_t stop) noexcept nogil
+
+@cython.locals(size=Py_ssize_t, rows=Py_ssize_t, t=Py_ssize_t)
+cdef void _by_rows(_Rows loop, const float[::1] x, Py_ssize_t n, float[::1] out,
+                   Py_ssize_t threads) except *
+
+@cython.locals(size=Py_ssize_t, rows=Py_ssize_t, t=Py_ssize_t)
+cdef void _back_by_rows(_RowsBack loop, const float[::1] g, const float[::1] y, Py_ssize_t n,
+                        float[::1] out, Py_ssize_t threads) except *
+
 cpdef softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
                 Py_ssize_t threads)
 
@@ -10,7 +22,6 @@ cpdef softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
 cdef void _softmaxes(const float* x, Py_ssize_t n, float* out, Py_ssize_t at,
                      Py_ssize_t stop) noexcept nogil
 
-@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
 cpdef softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out,
                      Py_ssize_t threads)
 
@@ -18,7 +29,6 @@ cpdef softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float
 cdef void _softmaxes_back(const float* g, const float* y, Py_ssize_t n, float* out,
                           Py_ssize_t at, Py_ssize_t stop) noexcept nogil
 
-@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
 cpdef log_softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
                     Py_ssize_t threads)
 
@@ -27,7 +37,6 @@ cpdef log_softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
 cdef void _log_softmaxes(const float* x, Py_ssize_t n, float* out, Py_ssize_t at,
                          Py_ssize_t stop) noexcept nogil
 
-@cython.locals(rows=Py_ssize_t, t=Py_ssize_t)
 cpdef log_softmaxes_back(const float[::1] g, const float[::1] y, Py_ssize_t n, float[::1] out,
                          Py_ssize_t threads)
 

@@ -12,19 +12,41 @@ from skimp._kernels.loops.exponentials import _exps, _less, _powers
 from skimp._kernels.loops.sums import _product, _sum, _top
 
 
-def softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:
-    """out = the softmax of each row of x, which lies elsewhere."""
+def _by_rows(loop: Any, x: Any, n: Any, out: Any, threads: Any) -> None:
+    """A loop over rows of n, by so many threads; few keep the interpreter's lock, for to let go of
+    it takes as long."""
+    size = out.shape[0]
     if threads > 1:
-        rows = out.shape[0] // n
+        rows = size // n
         for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
-            _softmaxes(
-                _of(x), n, _into(out), t * rows // threads * n, (t + 1) * rows // threads * n
-            )
-    elif out.shape[0] < 8192:
-        _softmaxes(_of(x), n, _into(out), 0, out.shape[0])
+            loop(_of(x), n, _into(out), t * rows // threads * n, (t + 1) * rows // threads * n)
+    elif size < 8192:
+        loop(_of(x), n, _into(out), 0, size)
     else:
         with cython.nogil:
-            _softmaxes(_of(x), n, _into(out), 0, out.shape[0])
+            loop(_of(x), n, _into(out), 0, size)
+
+
+def _back_by_rows(loop: Any, g: Any, y: Any, n: Any, out: Any, threads: Any) -> None:
+    """The same of two arrays."""
+    size = out.shape[0]
+    if threads > 1:
+        rows = size // n
+        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+            loop(
+                _of(g), _of(y), n, _into(out), t * rows // threads * n,
+                (t + 1) * rows // threads * n,
+            )  # fmt: skip
+    elif size < 8192:
+        loop(_of(g), _of(y), n, _into(out), 0, size)
+    else:
+        with cython.nogil:
+            loop(_of(g), _of(y), n, _into(out), 0, size)
+
+
+def softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:
+    """out = the softmax of each row of x, which lies elsewhere."""
+    _by_rows(_softmaxes, x, n, out, threads)
 
 
 def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
@@ -55,22 +77,7 @@ def _softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
 
 def softmaxes_back(g: Any, y: Any, n: Any, out: Any, threads: Any) -> None:
     """out = y * (g - the sum of g * y), in whose memory it may be."""
-    if threads > 1:
-        rows = out.shape[0] // n
-        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
-            _softmaxes_back(
-                _of(g),
-                _of(y),
-                n,
-                _into(out),
-                t * rows // threads * n,
-                (t + 1) * rows // threads * n,
-            )
-    elif out.shape[0] < 8192:
-        _softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
-    else:
-        with cython.nogil:
-            _softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
+    _back_by_rows(_softmaxes_back, g, y, n, out, threads)
 
 
 def _softmaxes_back(g: Any, y: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
@@ -83,17 +90,7 @@ def _softmaxes_back(g: Any, y: Any, n: Any, out: Any, at: Any, stop: Any) -> Non
 
 def log_softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:
     """out = the logarithm of each row's softmax, in whose memory it may be."""
-    if threads > 1:
-        rows = out.shape[0] // n
-        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
-            _log_softmaxes(
-                _of(x), n, _into(out), t * rows // threads * n, (t + 1) * rows // threads * n
-            )
-    elif out.shape[0] < 8192:
-        _log_softmaxes(_of(x), n, _into(out), 0, out.shape[0])
-    else:
-        with cython.nogil:
-            _log_softmaxes(_of(x), n, _into(out), 0, out.shape[0])
+    _by_rows(_log_softmaxes, x, n, out, threads)
 
 
 def _log_softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
@@ -114,22 +111,7 @@ def _log_softmaxes(x: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
 
 def log_softmaxes_back(g: Any, y: Any, n: Any, out: Any, threads: Any) -> None:
     """out = g - exp(y) * the sum of g, which lies elsewhere."""
-    if threads > 1:
-        rows = out.shape[0] // n
-        for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
-            _log_softmaxes_back(
-                _of(g),
-                _of(y),
-                n,
-                _into(out),
-                t * rows // threads * n,
-                (t + 1) * rows // threads * n,
-            )
-    elif out.shape[0] < 8192:
-        _log_softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
-    else:
-        with cython.nogil:
-            _log_softmaxes_back(_of(g), _of(y), n, _into(out), 0, out.shape[0])
+    _back_by_rows(_log_softmaxes_back, g, y, n, out, threads)
 
 
 def _log_softmaxes_back(g: Any, y: Any, n: Any, out: Any, at: Any, stop: Any) -> None:
