@@ -14,13 +14,14 @@ from typing import Any, Final
 
 
 class Noted:
-    """An attribute `name` of a class, whose value is `default` where no instance has one."""
+    """An attribute `name` in a slot, whose value is `default` in a new instance."""
 
     def __init__(self, cls: type[Any], name: str, default: Any) -> None:
         self.cls: Final = cls
         self.name: Final = name
         self.default: Final = default
         self.other: Final = f"{name}_noted"
+        self.slot: Final = cls.__dict__.get(name)  # None: a base class has it
 
     def on(self, told: Callable[[Any, Any], None], alive: Iterable[Any]) -> None:
         """Call `told(instance, value)` when the attribute is set; it has to set the other one.
@@ -32,7 +33,10 @@ class Noted:
 
     def off(self, alive: Iterable[Any]) -> None:
         """Call nothing any more."""
-        setattr(self.cls, self.name, self.default)
+        if self.slot is None:
+            delattr(self.cls, self.name)
+        else:
+            setattr(self.cls, self.name, self.slot)
         self._move(self.other, self.name, alive)
 
     def _move(self, source: str, target: str, alive: Iterable[Any]) -> None:

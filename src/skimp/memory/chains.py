@@ -153,9 +153,17 @@ def _attribute(holder: Any, value: Any) -> str:
     for cls in type(holder).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if getattr(holder, name, None) is value:
-                return f".{name}"
+            if name[:2] != "__" and _slot(cls, name, holder) is value:
+                return _WORDS.get(name, f".{name}")
     return ""
+
+
+def _slot(cls: type, name: str, holder: Any) -> Any:
+    """What is in a slot; a class may have another attribute in its place."""
+    try:
+        return cls.__dict__[name].__get__(holder)
+    except (AttributeError, KeyError):  # empty, or under a mangled name
+        return None
 
 
 _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: what is in them is an attribute

@@ -6,15 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.dispatch.row import KNOWN, ORDINARY
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.fields import own
 from skimp._engine.tensor.formats import preserve_format
-from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.meta import MetaTensor
-from skimp._engine.tensor.tensor import Tensor, mark
+from skimp._engine.tensor.tensor import Tensor, ghost, mark
 from skimp.nn import ops
 
 
@@ -98,20 +96,6 @@ def _without_bytes(data: Tensor, requires_grad: bool) -> Any:
 
 ORDINARY.add(Parameter)
 KNOWN.add(Parameter)
-share_names(
-    Parameter,
-    *(
-        "_np",
-        "_storage",
-        "_dtype",
-        "_skimp_layout",
-        "_skimp_turned",
-        "_rg",
-        "_grad",
-        "_skimp_accumulate",
-        "_skimp_views",
-    ),
-)
 
 
 def _flagged(t: Tensor, flag: str) -> Tensor:

@@ -28,10 +28,9 @@ from skimp._engine.autograd.refresh import (
     view_meta,
 )
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor.inference import marks
-from skimp._engine.tensor.tensor import Tensor, mark_creation
+from skimp._engine.tensor.tensor import Tensor, ghost, mark_creation
 
 _new = object.__new__
 _state = modes.state

@@ -23,14 +23,13 @@ from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shap
 from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.parts import Part
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.eval.run import threads_for
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.dtypes import FLOATING
-from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._engine.tensor.tensor import Tensor, empty, ghost
 from skimp._kernels import bare, sharing
 from skimp._kernels.locks import reentrant
 from skimp._kernels.shaping import is_dense

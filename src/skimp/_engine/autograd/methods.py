@@ -12,12 +12,10 @@ from weakref import ref
 from skimp._engine.autograd import alias, calls, engine, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_ATTRIBUTE
 from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, mark_bytes, mark_version
+from skimp._engine.tensor.tensor import Tensor, VersionCounter, ghost, mark, mark_version
 
-_new = object.__new__
 _frame = sys._getframe
 _outside = lines.OUTSIDE
 
@@ -246,17 +244,9 @@ def detach(input: Tensor) -> Tensor:
     """
     if not input._skimp_on_fast_path and input._skimp_asks():
         return input._skimp_hand_over(detach, input)  # type: ignore[no-any-return]
-    new = _new(Tensor)  # `ghost`, written out: the path of a small op
-    new._np = input._np
-    new._skimp_layout = input._skimp_layout
-    new._storage = input._storage
-    new._dtype = input._dtype
-    if input._skimp_turned:
-        new._skimp_turned = True
-    if input._skimp_marked:
-        mark_bytes(new, input)
-        if input._skimp_inference:
-            mark(new, _skimp_inference=True)
+    new = ghost(input)
+    if input._skimp_inference:
+        mark(new, _skimp_inference=True)
     if input._rg:
         f = _frame(1)
         code = f.f_code

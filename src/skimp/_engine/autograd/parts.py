@@ -25,10 +25,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.last_reader import is_own
 from skimp._engine.autograd.nodes import Grads, Node, shape_of
 from skimp._engine.autograd.ops import ops
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.interpreter import HELD_BY_VARIABLE
 from skimp._engine.tensor import regions
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh, ghost
 from skimp._kernels import bare
 from skimp.config import config
 

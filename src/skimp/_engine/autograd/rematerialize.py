@@ -31,10 +31,9 @@ from skimp._engine.memory.rematerialize import (
 )
 from skimp._engine.memory.storage import Storage, defer
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp.config import config
 
-_new = object.__new__
 _BELOW = 1  # nodes that save nothing (a sum), through which is looked
 _SHORT = 8  # steps that may be computed by each who reads them
 _FEW = 4  # other bytes that an expression reads are at most this part of the result's
@@ -161,11 +160,7 @@ def _saved_below(node: Any, depth: int) -> list[Storage]:
 def _on(deferred: Storage, s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
     """A tensor of this layout on the storage that stands for `s`."""
     s.saved = True  # the line of the next write to it matters
-    alias = _new(Tensor)
-    alias._skimp_layout = layout
-    alias._storage = deferred
-    alias._dtype = dtype
-    return alias
+    return wrap(deferred, layout, dtype)
 
 
 def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:

@@ -17,7 +17,7 @@ from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import edge, node_of_view, strided
 from skimp._engine.autograd.rules import Plan
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, mark_bytes
+from skimp._engine.tensor.tensor import Tensor, ghost
 
 GUARDED: list[
     None
@@ -25,7 +25,6 @@ GUARDED: list[
     # short
     # way
 ] = []
-_new = object.__new__
 
 TWICE = (
     "Calling register_hooks on a saved tensor whose hooks have already been set. "
@@ -132,20 +131,6 @@ class Withheld:
 
 
 SPECIAL = frozenset({Packed, Many, Entries, Withheld})
-
-
-def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
-    """An alias of `t` without history."""
-    new = _new(cls)
-    new._np = t._np
-    new._skimp_layout = t._skimp_layout
-    new._storage = t._storage
-    new._dtype = t._dtype
-    if t._skimp_turned:
-        new._skimp_turned = True
-    if t._skimp_marked:
-        mark_bytes(new, t)
-    return new
 
 
 def revived(t: Tensor, node: Node | None, index: int) -> Tensor:

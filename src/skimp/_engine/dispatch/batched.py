@@ -18,9 +18,8 @@ from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, blank
 
-_new = object.__new__
 _ITEM = (
     "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling "
     ".item() on a Tensor, please try to rewrite what you're doing with other operations. If error "
@@ -251,7 +250,7 @@ class Batched(Tensor):
 
 def wrap(held: Tensor, level: Level) -> Batched:
     """A sample of `held`, whose first dimension is the batch."""
-    new = _new(Batched)
+    new: Any = blank(Batched)
     new._held = held
     new._level = level
     new._dtype = held._dtype

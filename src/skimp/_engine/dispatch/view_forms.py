@@ -20,10 +20,9 @@ from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_creation, mark_version
+from skimp._engine.tensor.tensor import Array, Tensor, alias, mark_creation, on_array
 from skimp.config import config
 
-_new = object.__new__
 _state = modes.state
 _MANY = 1024
 
@@ -38,11 +37,9 @@ _FAST_VIEW_TEXT = """\
             except (TypeError, ValueError, IndexError, OverflowError):
                 a = None
             if a is not None:
-                new = make(Tensor)
-                new._np = a
-                new._storage = storage = input._storage
-                new._dtype = have = input._dtype
-{turns}
+                new = on_array(input, a)
+                storage = input._storage
+                have = input._dtype
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 creation = None
@@ -52,8 +49,6 @@ _FAST_VIEW_TEXT = """\
                         return new
                     creation = input._skimp_creation
                     if not ({heir}):
-                        if input._skimp_counter is not None:
-                            mark(new, _skimp_counter=input._skimp_counter)
                         view_of(input, new, {rule}, {words})
                         return new
                 base = input._base
@@ -95,11 +90,6 @@ if input._rg and state.grad and not input._skimp_marked and input._dtype.categor
     return new"""
 
 
-_TURNS = """\
-                if not a.flags.c_contiguous and a.ndim > 1:
-                    new._skimp_turned = True"""
-
-
 _PLAIN = (  # whether all that marks a tensor is that it is a view which was made unrecorded
     "input._skimp_creation is not None and input._skimp_counter is None"
     " and not (input._rg or input._skimp_inference)"
@@ -137,7 +127,7 @@ def held_array(t: Tensor) -> Any:
 
 def small_view(input: Tensor, a: Any, recorded: Recording) -> Tensor:
     """The view of `input` in another shape that `a`, its small array in that shape, is."""
-    new = _on_array(input, a)
+    new = on_array(input, a)
     layout = input._skimp_layout
     if 1 in a.shape and (layout is not None or input._np is not input._storage.block):
         # NumPy leaves strides of size-1 dims as they come, but for what it lays out row-major
@@ -155,7 +145,7 @@ def view_of_bytes(
     input: Tensor, a: Any, dtype: dtypes.dtype, layout: Layout, recorded: Recording
 ) -> Tensor:
     """The view of a small tensor's bytes as elements of another type, `a`."""
-    new = _on_array(input, a)
+    new = on_array(input, a)
     new._dtype = dtype
     new._skimp_layout = layout  # NumPy's strides of size-1 dims are any
     return _viewed(input, new, recorded)
@@ -201,7 +191,7 @@ def small_views(
     input: Tensor, arrays: list[Any], rule: Rule, given: dict[str, Any]
 ) -> tuple[Tensor, ...]:
     """The views of one call, by their ndarrays, which are views of the small array of `input`."""
-    views = tuple([_on_array(input, a) for a in arrays])
+    views = tuple([on_array(input, a) for a in arrays])
     history.views_of(input, views, rule, given)
     return views
 
@@ -213,18 +203,6 @@ def large_views(
     views = tuple([alias(input, layout) for layout in layouts])
     history.views_of(input, views, rule, given)
     return views
-
-
-def _on_array(input: Tensor, a: Any) -> Tensor:
-    new = _new(Tensor)
-    new._np = a
-    new._storage = input._storage
-    new._dtype = input._dtype
-    if a.ndim > 1 and not a.flags.c_contiguous:
-        new._skimp_turned = True
-    if input._skimp_marked and input._skimp_counter is not None:  # else its bytes are as they are
-        mark_version(new, input._skimp_counter)
-    return new
 
 
 def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
@@ -309,8 +287,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     """
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
-        plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        small_array=small_array, expanded=expanded, unflattened=unflattened, mark=mark,
+        plain=history.plain_view, on_array=on_array, state=modes.state, ref=weakref.ref,
+        small_array=small_array, expanded=expanded, unflattened=unflattened,
         mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, listed=_SIZES,
     )  # fmt: skip
     layout = _layout_of_view(space, o, p)
@@ -333,7 +311,6 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             plain=_PLAIN,
             heir=_HEIR,
             # a reshape is of what lies row-major, unless it says that nothing is to be copied
-            turns=_TURNS if "copy=False" in (text := o.fast_view) or "reshape" not in text else "",
         ).splitlines()
     general = judged(space, p)
     if o.otherwise is not None:

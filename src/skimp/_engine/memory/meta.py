@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.storage import Storage, bare
 
 NO_DATA = "Cannot copy out of meta tensor; no data!"
 # whether the program has made one: asking for their tensors costs the others nothing
@@ -43,6 +43,6 @@ class MetaStorage(Storage):
 def without_bytes(nbytes: int) -> MetaStorage:
     """A storage of that length."""
     exist[0] = True
-    s = MetaStorage.__new__(MetaStorage)
+    s = bare(MetaStorage)
     s.size = nbytes
     return s

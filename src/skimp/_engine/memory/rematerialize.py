@@ -17,6 +17,8 @@ from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.pending import LOCK, forget
 from skimp._engine.memory.storage import Storage
 
+_own_readers: Any = Storage.__dict__["readers"]
+
 
 class Followed(Storage):
     """A storage that others stand for: when it goes, it tells them how often it was written to."""
@@ -78,13 +80,13 @@ class Rematerialized(Storage):
     def readers(self) -> list[weakref.ref[Storage]] | None:
         """Who writes to the original has to know who reads its block by way of this."""
         lent = self.lent
-        return self.__dict__.get("readers") if lent is None else lent.readers
+        return _own_readers.__get__(self) if lent is None else lent.readers
 
     @readers.setter
     def readers(self, value: list[weakref.ref[Storage]] | None) -> None:
         lent = self.lent
         if lent is None:
-            self.__dict__["readers"] = value
+            _own_readers.__set__(self, value)
         else:
             lent.readers = value
 

@@ -65,29 +65,33 @@ class Storage:
     it, whoever counts it sets it (ledger.py): -1 for what it does not count.
     """
 
-    block: Array | None = None
-    deferred: Expr | None = None
-    nbytes: int = -1
-    size: int | None = None  # bytes that tensors may use; None: all of the block
-    version: int = 0  # shared by base and views: an in-place write costs this increment
+    # filled by `bare`, or by C (`_kernels/loops/instances.h`)
+    __slots__ = (
+        "__dict__", "__weakref__", "_flat", "block", "deferred", "nbytes", "readers", "saved",
+        "size", "version",
+    )  # fmt: skip
+
+    block: Array | None
+    deferred: Expr | None
+    nbytes: int
+    size: int | None  # bytes that tensors may use; None: all of the block
+    version: int  # shared by base and views: an in-place write costs this increment
     unseen: int = 0  # when it was last written to by a tensor with a version of its own (`x.data`)
     # deferred storages whose deferred expressions may read these bytes
-    readers: list[weakref.ref[Storage]] | None = None
+    readers: list[weakref.ref[Storage]] | None
     # somebody outside may write to the bytes unseen, or has: nothing that reads them is deferred.
     # What each array that was handed out keeps; True where outsiders never end
     exported: object = False
     external: bool = False  # the bytes belong to somebody else
     handed_out: bool = False  # somebody outside has their address
     site: call_site.Site | None = None  # where the expression was made, if somebody listened
-    saved: bool = (
-        False  # autograd saved a tensor on it, and wants to know the line of the next write
-    )
+    saved: bool  # autograd saved a tensor on it, and wants to know the line of the next write
     written: Any = None  # that line
     runs: int = 0  # how often the expression was computed inside a larger one
     loose: bool = False  # a budget may take the bytes: no tensor keeps an ndarray over them
     changing: int = 0  # the bytes will be others: nobody may begin to need them (_engine/budget)
     spare: bool = False  # it waits for its reader alone (_engine/memory/rematerialize.py)
-    _flat: Array | None = None
+    _flat: Array | None
 
     @enters_uninterrupted
     def __del__(self, host: Ledger = host) -> None:  # modules end before the last storage does
@@ -386,9 +390,19 @@ class Storage:
 # -- making storages ------------------------------------------------------------------------------
 
 
+def bare(cls: type[Storage] = Storage) -> Storage:
+    """A storage that has nothing, and is counted for nothing."""
+    s = object.__new__(cls)
+    s.block = s.deferred = s.readers = s.size = s._flat = None
+    s.nbytes = -1
+    s.version = 0
+    s.saved = False
+    return s
+
+
 def owned(block: Array) -> Storage:
     """The storage of a fresh array that nobody else holds."""
-    s = Storage.__new__(Storage)
+    s = bare()
     s.block = block
     if host.budget is not None:
         host.budget.receive(block.nbytes, s)
@@ -398,7 +412,7 @@ def owned(block: Array) -> Storage:
 
 def external(array: Array) -> Storage:
     """The storage of somebody else's array: not counted, never deferred, never donated."""
-    s = Storage.__new__(Storage)
+    s = bare()
     s.block = array
     s.exported = s.external = True
     return s
@@ -408,7 +422,7 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     """A resident storage of `nbytes` bytes."""
     if WAITING and nbytes >= POOLED and watch.sees_one_alone():
         relieve()
-    s = Storage.__new__(Storage)
+    s = bare()
     s.block = block = taken(nbytes, s, zeroed)
     s.size = nbytes
     if type(s) is Storage and not s.loose:  # no budget knows it yet, or will
@@ -416,10 +430,7 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     return s
 
 
-share_names(
-    Storage,
-    *("block", "nbytes", "version", "saved", "written", "deferred", "size", "_flat", "readers"),
-)
+share_names(bare, "written")
 
 
 def vacate(s: Storage) -> None:
@@ -449,7 +460,7 @@ def restored(flat: Array) -> Storage:
 
 def defer(expr: Expr) -> Storage:
     """A storage whose bytes are `expr`'s value in memory order."""
-    s = Storage.__new__(Storage)
+    s = bare()
     s.deferred = expr
     s.size = math.prod(expr.shape) * expr.dtype.itemsize
     if host.watched:

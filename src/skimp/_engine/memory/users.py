@@ -7,7 +7,7 @@ from sys import getrefcount
 from typing import Any
 
 from skimp._engine.interpreter import HELD_BY_VARIABLE
-from skimp._engine.tensor.fields import whole
+from skimp._engine.tensor.fields import Held
 
 
 def alive(*classes: type[Any]) -> list[Any]:
@@ -27,15 +27,8 @@ def alive(*classes: type[Any]) -> list[Any]:
 
 def users(s: Any) -> list[Any]:
     """The live tensors on this storage, found by asking the garbage collector who refers to it."""
-    found: list[Any] = []
-    for holder in gc.get_referrers(s):
-        if isinstance(holder, dict) and holder.get("_storage") is s:
-            found.extend(o for o in gc.get_referrers(holder) if whole(o) is holder)
-        elif getattr(holder, "_storage", None) is s:
-            found.append(holder)
-    return [
-        t for t in found if hasattr(t, "_skimp_layout_of")
-    ]  # not what Python shows of a storage
+    found = [one for one in gc.get_referrers(s) if isinstance(one, Held)]
+    return [t for t in found if getattr(t, "_storage", None) is s]
 
 
 def users_beside(t: Any) -> list[Any]:

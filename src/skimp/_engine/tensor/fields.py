@@ -3,26 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
+
+# What every tensor has from the moment it is made, in slots: C fills them by their places
+# (`_kernels/loops/instances.h`), and CPython finds them sooner than what the class holds.
+GIVEN: Final = ("_storage", "_dtype")
+DEFAULTS: Final[dict[str, Any]] = {
+    "_np": None, "_skimp_layout": None, "_base": None, "_skimp_node": None, "_grad": None,
+    "_skimp_accumulate": None, "_skimp_views": None, "_skimp_creation": None,
+    "_rg": False, "_skimp_turned": False, "_skimp_marked": False,
+    "_skimp_index": 0, "_skimp_stale": -1,
+}  # fmt: skip
 
 
 class Held:
-    """The class that Tensor derives from: it has the dictionary of which `Tensor.__dict__` is a
-    part.
+    """The class that Tensor derives from: it has the slots, and the dictionary of which
+    `Tensor.__dict__` is a part.
     """
+
+    __slots__ = (*GIVEN, *DEFAULTS, "__dict__", "__weakref__")
 
     def __getstate__(self) -> Any:
         """Python's, which would go past `__dict__`, of what a program has set."""
-        state: Any = object.__getstate__(self)  # with slots: their values beside the dictionary
         fields = own(self) or None
-        return (fields, state[1]) if isinstance(state, tuple) else fields
+        state: Any = object.__getstate__(self)  # with slots: their values beside the dictionary
+        others = state[1] if isinstance(state, tuple) else {}
+        slots = {k: v for k, v in others.items() if k not in _SLOTS}
+        return (fields, slots) if slots else fields
 
 
 _whole: Any = Held.__dict__["__dict__"]
+_SLOTS: Final[dict[str, Any]] = {name: Held.__dict__[name] for name in (*GIVEN, *DEFAULTS)}
+# as they are whatever a class of tensors without bytes has in their place
+_FILLED: Final = tuple([(_SLOTS[name].__set__, value) for name, value in DEFAULTS.items()])
+
+
+def fill(t: Any) -> None:
+    """Give a new instance what every tensor has, but for `GIVEN`."""
+    for put, value in _FILLED:
+        put(t, value)
+
+
+def slot(name: str) -> Any:
+    """The descriptor of a slot, for who has another in its place."""
+    return _SLOTS[name]
+
+
+def _slots_of(t: Any) -> dict[str, Any]:
+    return {name: s.__get__(t) for name, s in _SLOTS.items() if _is_set(s, t)}
+
+
+def _is_set(s: Any, t: Any) -> bool:
+    try:
+        s.__get__(t)
+    except AttributeError:
+        return False
+    return True
+
+
+def _take(t: Any, held: dict[str, Any], slots: dict[str, Any]) -> None:
+    """Have `t` hold this, and no more."""
+    _whole.__set__(t, held)
+    for name, s in _SLOTS.items():
+        if name in slots:
+            s.__set__(t, slots[name])
+        elif _is_set(s, t):
+            s.__delete__(t)
 
 
 def whole(holder: Any) -> dict[str, Any] | None:
-    """All that an instance holds, ours included; None: it has no dictionary."""
+    """The dictionary of an instance, ours included; None: it has none."""
     return _whole.__get__(holder) if isinstance(holder, Held) else getattr(holder, "__dict__", None)
 
 
@@ -34,16 +84,16 @@ def become(t: Any, cls: type) -> Any:
         t.__class__ = cls
     except TypeError:
         new: Any = object.__new__(cls)
-        _whole.__set__(new, _whole.__get__(t))
+        _take(new, _whole.__get__(t), _slots_of(t))
         return new
     return t
 
 
 def exchange(one: Any, other: Any) -> None:
     """Each of two tensors becomes what the other was."""
-    first, second = _whole.__get__(one), _whole.__get__(other)
-    _whole.__set__(one, second)
-    _whole.__set__(other, first)
+    first = _whole.__get__(one), _slots_of(one)
+    _take(one, _whole.__get__(other), _slots_of(other))
+    _take(other, *first)
 
 
 def ours(cls: type) -> set[str]:

@@ -19,7 +19,7 @@ from skimp._engine.memory.spans import over
 from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
-from skimp._engine.tensor.fields import Held, Shown, show_first, whole
+from skimp._engine.tensor.fields import Held, Shown, fill, show_first, slot
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
@@ -35,6 +35,7 @@ Array = np.ndarray[Any, Any]
 _ndarray = np.ndarray
 _asarray = np.asarray
 _new = object.__new__
+_array = slot("_np")
 _tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each; a NamedTuple's is Python's
 
 
@@ -44,15 +45,13 @@ class _General:
     """
 
     def __get__(self, t: Tensor | None, cls: type[Tensor]) -> None:
-        if t is not None and (held := whole(t)) and held.get("_np") is not None:
+        if t is not None and (array := _array.__get__(t)) is not None:
             if t._skimp_layout is None:
-                t._skimp_layout = _layout_of(held["_np"], t._storage)
-            held["_np"] = None
+                t._skimp_layout = _layout_of(array, t._storage)
+            _array.__set__(t, None)
 
     def __set__(self, t: Tensor, array: Array | None) -> None:
-        held = whole(t)
-        assert held is not None
-        held["_np"] = array
+        _array.__set__(t, array)
 
 
 def _layout_of(a: Array, storage: Storage) -> Layout:
@@ -82,30 +81,32 @@ class Tensor(Held):
 
     # The elements: an ndarray while the tensor is small, resident and plain; None sends an op
     # the general way.
-    _np: Array | None = None
-    _skimp_layout: Layout | None = None  # None: the layout of `_np`
+    _np: Array | None
+    _skimp_layout: Layout | None  # None: the layout of `_np`
     # `_np` has several dims and is not row-major: beside another array NumPy would lay out the
     # result in its own way
-    _skimp_turned: bool = False
+    _skimp_turned: bool
     _storage: Storage
     _dtype: dtypes.dtype
 
     # takes part in differentiation: a leaf that requires grad, or a result of one
-    _rg: bool = False
-    _skimp_node: Node | None = None  # grad_fn; None for a leaf
-    _skimp_index: int = 0  # which of the node's outputs this is
-    _grad: Tensor | None = None
-    _base: Tensor | None = None  # the tensor that this is a differentiable view of
+    _rg: bool
+    _skimp_node: Node | None  # grad_fn; None for a leaf
+    _skimp_index: int  # which of the node's outputs this is
+    _skimp_accumulate: Any  # the leaf's node in the graph, made when first needed
+    _grad: Tensor | None
+    _base: Tensor | None  # the tensor that this is a differentiable view of
+    _skimp_views: Any  # weak references to the views that require no grad
+    _skimp_creation: str | None  # how a view was made, if in-place ops on it must be refused
     # version of the base's history that `_skimp_node` was made from (views only)
-    _skimp_stale: int = -1
+    _skimp_stale: int
     # what few tensors have, by `mark` and `mark_creation` only: then `_skimp_marked` is True, and
     # no fast path looks further
-    _skimp_marked: bool = False
+    _skimp_marked: bool
     _skimp_counter: VersionCounter | None = None  # None: the storage's version
     _conj: bool = False  # the bytes hold the conjugate
     _skimp_neg: bool = False  # the bytes hold the negative
     _skimp_inference: bool = False
-    _skimp_creation: str | None = None  # how a view was made, if in-place ops on it must be refused
 
     _hollow: bool = False  # a subclass without bytes of its own: sparse, under vmap, or on "meta"
     _skimp_sparse: bool = False  # the first of these (_ops/sparse/tensor.py)
@@ -113,10 +114,8 @@ class Tensor(Held):
         None  # the class of tensors on the device "meta" (_engine/tensor/meta.py), if one
     )
     _skimp_inherits: bool = False  # a view that requires grad because its base does
-    _skimp_views: Any = None  # weak references to the views that require no grad
     _skimp_output: int = 0  # which of several views of one call this is
     _skimp_cut: Any = None  # where the chain of gradients was cut
-    _skimp_accumulate: Any = None  # the leaf's node in the graph, made when first needed
     _skimp_hooks: Any = None
     _skimp_post_hooks: Any = None
     _skimp_retains: bool = False
@@ -240,15 +239,6 @@ class Tensor(Held):
         return self._skimp_version
 
 
-share_names(
-    Tensor,
-    *("_np", "_storage", "_dtype", "_skimp_layout", "_skimp_turned"),
-    *("_rg", "_skimp_node", "_skimp_index", "_grad", "_skimp_accumulate", "_skimp_cut"),
-    *("_base", "_skimp_stale", "_skimp_views"),
-    *("_skimp_inherits", "_skimp_marked", "_skimp_creation"),
-)
-
-
 def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_skimp_counter`, `_conj`, `_skimp_neg`,
     `_skimp_inference`.
@@ -307,23 +297,47 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     n = array.nbytes
     if n >= host.kept_below or not config.small_below:
         return adopt(array, dtype)
-    s = Storage()
+    s = _new(Storage)  # `storage.bare`, written out
+    s.deferred = s.readers = s.size = s._flat = None
+    s.version = 0
+    s.saved = False
     s.block = array
     host.made = host.made + 1
     host.total = total = host.total + n
     s.nbytes = n
     if total - host.freed > host.ceiling:
         host.rise(n, s)
-    t = _new(Tensor)
+    t = _new(Tensor)  # `blank`, written out
+    t._skimp_layout = t._base = t._skimp_node = t._grad = None
+    t._skimp_accumulate = t._skimp_views = t._skimp_creation = None
+    t._rg = t._skimp_turned = t._skimp_marked = False
+    t._skimp_index = 0
+    t._skimp_stale = -1
     t._np = array
     t._storage = s
     t._dtype = dtype
-    # the class has these values too, but there CPython 3.11 and 3.12 find them four times as slowly
-    t._rg = t._skimp_turned = t._skimp_marked = False
-    t._base = None
     if marks.anywhere and marks.of_thread.here:  # inference mode, where all are marked
         t._skimp_inference = t._skimp_marked = True
     return t
+
+
+def blank(cls: type[Tensor] = Tensor) -> Tensor:
+    """A tensor that has what every one has, but for its storage and dtype, which the caller sets
+    (and no ndarray).
+    """
+    t = _new(cls)
+    if cls._hollow:
+        fill(t)
+        return t
+    t._np = t._skimp_layout = t._base = t._skimp_node = t._grad = None
+    t._skimp_accumulate = t._skimp_views = t._skimp_creation = None
+    t._rg = t._skimp_turned = t._skimp_marked = False
+    t._skimp_index = 0
+    t._skimp_stale = -1
+    return t
+
+
+share_names(blank, "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter")
 
 
 def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
@@ -351,7 +365,7 @@ def wrap(
     s: Storage, layout: Layout | None, dtype: dtypes.dtype, cls: type[Tensor] = Tensor
 ) -> Tensor:
     """A tensor on storage `s`; `layout` None: the caller sets `_np`, which has it."""
-    t = _new(cls)
+    t = blank(cls)
     t._storage = s
     t._skimp_layout = layout
     t._dtype = dtype
@@ -374,7 +388,7 @@ def empty(
 
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
-    new = _new(Tensor)  # `wrap`, written out: each view of what is large is made here
+    new = blank()
     new._storage = t._storage
     new._skimp_layout = layout
     new._dtype = t._dtype
@@ -383,4 +397,38 @@ def alias(t: Tensor, layout: Layout) -> Tensor:
         new._skimp_marked = True
     if t._skimp_marked:
         mark_bytes(new, t)
+    return new
+
+
+def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
+    """An alias of `t` without history."""
+    new = blank(cls)
+    new._np = t._np
+    new._skimp_layout = t._skimp_layout
+    new._storage = t._storage
+    new._dtype = t._dtype
+    if t._skimp_turned:
+        new._skimp_turned = True
+    if t._skimp_marked:
+        mark_bytes(new, t)
+    return new
+
+
+def on_array(t: Tensor, a: Array) -> Tensor:
+    """An alias of a small tensor that shows `a`, a view of its ndarray, in no relation to its
+    history.
+    """
+    new = _new(Tensor)  # `blank`, written out: each view of what is small is made here
+    new._skimp_layout = new._base = new._skimp_node = new._grad = None
+    new._skimp_accumulate = new._skimp_views = new._skimp_creation = None
+    new._rg = new._skimp_turned = new._skimp_marked = False
+    new._skimp_index = 0
+    new._skimp_stale = -1
+    new._np = a
+    new._storage = t._storage
+    new._dtype = t._dtype
+    if a.ndim > 1 and not a.flags.c_contiguous:
+        new._skimp_turned = True
+    if t._skimp_marked and t._skimp_counter is not None:  # else its bytes are as they are
+        mark_version(new, t._skimp_counter)
     return new

@@ -22,13 +22,12 @@ from skimp._engine.dispatch.view_forms import held_array
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, mark_version
+from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, on_array
 from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.plan import Plan, bound_in_number, in_numbers, split
 from skimp.config import config
 
-_new = object.__new__
 _view_of = history.view_of
 _plain_view = history.plain_view
 _MANY = history.MANY
@@ -93,30 +92,23 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             if picked is not None:
                 return picked
         else:
-            t = _new(Tensor)
-            t._np = found
-            t._storage = storage = self._storage
-            t._dtype = dtype = self._dtype
-            if self._skimp_turned:
-                t._skimp_turned = True
+            t = on_array(self, found)
             # `view_of`, written out: this is the path of `x[i]`
             if self._skimp_marked:
-                if self._skimp_counter is not None:
-                    mark_version(t, self._skimp_counter)
                 _view_of(self, t)
                 return t
             base = self._base
             if base is None:
                 base = self
             views = base._skimp_views
-            if dtype.category < 2:  # its base will never require grad
+            if self._dtype.category < 2:  # its base will never require grad
                 t._base = base
                 t._skimp_stale = 0
             elif views is None or len(views) > _MANY or not _state.grad:
                 _plain_view(base, t)
             else:
                 t._base = base
-                t._skimp_stale = storage.version
+                t._skimp_stale = self._storage.version
                 views.append(_ref(t))
             return t
     if not active and type(self) in ORDINARY and not self._hollow:
@@ -192,11 +184,7 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     record = _last(x.shape, items)
     if record is None:
         return None
-    t = _new(Tensor)
-    t._np = found
-    t._storage = self._storage
-    t._dtype = self._dtype
-    t._skimp_turned = self._skimp_turned
+    t = on_array(self, found)
     t._base = base = self if self._base is None else self._base
     t._skimp_stale = self._storage.version
     record.record(t, self, items)

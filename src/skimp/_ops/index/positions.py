@@ -6,14 +6,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.forms import export, general, hidden
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh, ghost
 from skimp._ops import batching
 from skimp._ops.create.options import Options, dense_tensor, finish, making
 

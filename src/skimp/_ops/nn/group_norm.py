@@ -10,14 +10,13 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.saving import ghost
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.pointwise import call
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import reducers
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, fresh
+from skimp._engine.tensor.tensor import Array, fresh, ghost
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly
 from skimp._ops import batching

@@ -13,7 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, copy_twin, export, view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, on_array
 from skimp._ops import batching
 from skimp._ops.shape.strided_gradient import gather_strided_gradient
 from skimp._ops.shape.views import ints
@@ -101,12 +101,8 @@ def _small_as_strided(
         return None
     if 1 in size and stride != layouts.contiguous_strides(size):
         return None  # the strides of these dims are copied too, which NumPy leaves out
-    new: Tensor = object.__new__(Tensor)
-    new._np = found
-    new._storage = input._storage
-    new._dtype = input._dtype
+    new = on_array(input, found)
     new._skimp_layout = layout
-    new._skimp_turned = found.ndim > 1 and not found.flags.c_contiguous
     history.view_of(input, new)
     return new
 

@@ -14,7 +14,7 @@ from skimp._engine.memory import layout_views as views
 from skimp._engine.memory.layout import Layout, contiguous_strides, left_out
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import same_scalar_type
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Tensor, blank, fresh
 from skimp._kernels import bare
 from skimp._ops.sparse.arithmetic import Ints, check_kernel, is_sparse, refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
@@ -234,7 +234,7 @@ def by_rows(
     starts: Tensor, places: Tensor, values: Tensor, shape: Ints, along: int = 0
 ) -> Compressed:
     """A CSR tensor, or (`along` 1) a CSC tensor, on these very tensors; nothing is checked."""
-    new = object.__new__(CLASSES[along])
+    new: Any = blank(CLASSES[along])
     new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._starts, new._places, new._held = starts, places, values

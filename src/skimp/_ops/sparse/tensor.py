@@ -13,7 +13,7 @@ from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.memory import layout_views as views
 from skimp._engine.memory.layout import Layout, contiguous_strides, left_out, normalize_dim
 from skimp._engine.tensor import dtypes, formats
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor.tensor import Tensor, blank, fresh
 from skimp._kernels import bare
 from skimp._kernels.order import distinct, stable_order
 from skimp._ops.shape.views import ints
@@ -34,7 +34,7 @@ from skimp._ops.sparse.turned import Turned
 
 def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> SparseTensor:
     """A sparse tensor on these very tensors; nothing is checked."""
-    new = object.__new__(SparseTensor)
+    new: Any = blank(SparseTensor)
     new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._at = indices
