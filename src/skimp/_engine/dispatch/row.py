@@ -20,16 +20,13 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.formats import layout, memory_format
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import ORDINARY as ORDINARY, Tensor
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 # one, or the one for the arguments of a call
 AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
 
-# Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
-# joins. Other classes may want to be asked, or results of their own class.
-ORDINARY: set[type[Any]] = {Tensor}
 # Arguments of these types concern no transform; any other sends a call through `dispatch`.
 KNOWN: set[type[Any]] = {
     Tensor, int, float, bool, complex, str, type(None), list, tuple, dict, range, slice,

@@ -12,7 +12,7 @@ import math
 import sys
 import weakref
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -56,6 +56,13 @@ _OWN = HELD_BY_ARGUMENT + 1  # references to an expression that is computed: and
 sequence: itertools.count[int] = itertools.count(1)
 
 
+# What every storage has from the moment it is made.
+DEFAULTS: Final[dict[str, Any]] = {
+    "block": None, "deferred": None, "readers": None, "size": None, "_flat": None,
+    "nbytes": -1, "version": 0, "saved": False,
+}  # fmt: skip
+
+
 class Storage:
     """The only owner of bytes. Instances are built by the functions below, never by calling the
     class.
@@ -66,10 +73,7 @@ class Storage:
     """
 
     # filled by `bare`, or by C (`_kernels/loops/instances.h`)
-    __slots__ = (
-        "__dict__", "__weakref__", "_flat", "block", "deferred", "nbytes", "readers", "saved",
-        "size", "version",
-    )  # fmt: skip
+    __slots__ = (*DEFAULTS, "__dict__", "__weakref__")
 
     block: Array | None
     deferred: Expr | None

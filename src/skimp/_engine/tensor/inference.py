@@ -16,6 +16,8 @@ class Marks:
     looks at.
     """
 
+    __slots__ = ("anywhere", "of_thread")  # C asks too
+
     def __init__(self) -> None:
         self.anywhere = 0
         self.of_thread = _Inference()

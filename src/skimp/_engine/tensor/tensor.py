@@ -19,11 +19,11 @@ from skimp._engine.memory.spans import over
 from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
-from skimp._engine.tensor.fields import Held, Shown, fill, show_first, slot
+from skimp._engine.tensor.fields import DEFAULTS, Held, Shown, fill, show_first, slot
 from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.size import Size
-from skimp._kernels import shaping, sharing
+from skimp._kernels import compiled, shaping, sharing
 from skimp.config import config
 
 if TYPE_CHECKING:
@@ -337,9 +337,6 @@ def blank(cls: type[Tensor] = Tensor) -> Tensor:
     return t
 
 
-share_names(blank, "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter")
-
-
 def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
     """`fresh`, of an array that may lie in another order than row-major."""
     t = fresh(array, dtype)
@@ -432,3 +429,30 @@ def on_array(t: Tensor, a: Array) -> Tensor:
     if t._skimp_marked and t._skimp_counter is not None:  # else its bytes are as they are
         mark_version(new, t._skimp_counter)
     return new
+
+
+# -- the same in C --------------------------------------------------------------------------------
+
+# Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
+# joins. Other classes may want to be asked, or results of their own class.
+ORDINARY: set[type[Any]] = {Tensor}
+share_names(blank, "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter")
+
+
+def _instances() -> None:
+    """Have C make tensors and storages, where `skimp compile` was run."""
+    loops = compiled.loops()
+    if loops is None:
+        return
+    makers = fresh, blank, wrap, alias, ghost, on_array, storages.bare
+    found = loops.instances({
+        "Tensor": Tensor, "Storage": Storage, "tensors": DEFAULTS, "storages": storages.DEFAULTS,
+        "general": {f.__name__: f for f in makers}, "adopt": adopt, "ordinary": ORDINARY,
+        "host": host, "config": config, "marks": marks,
+    })  # fmt: skip
+    Storage.__del__ = found.pop("__del__")  # type: ignore[method-assign]
+    storages.bare = found.pop("bare")
+    globals().update(found)
+
+
+_instances()
