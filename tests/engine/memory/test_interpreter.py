@@ -33,8 +33,7 @@ from skimp._engine.memory.keeping import Watch
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment
-from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor import tensor
+from skimp._engine.tensor.tensor import IN_PYTHON
 from skimp._kernels.threads import Guard
 from skimp.lens.collect import Collector
 from tests.support.steps import breaks_between
@@ -48,12 +47,12 @@ STEPS = [
     (Ledger.aim, "high, slack = ", "self.ceiling = high"),
     (caching._ended, "ended, ledger = ", "ledger.ceiling = "),
     (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
-    (Storage.__del__, "n = self.nbytes", "host.freed = "),
+    (IN_PYTHON["__del__"], "n = self.nbytes", "host.freed = "),
     (Watch.add, "refs += (ref,)", "places[key] = n"),
     (Watch.look, "self._refs = refs", "self._places = places"),
     (Watch.stop, "self._refs = refs", "self._places = places"),
     (storage.taken, "host.made = ", "owner.nbytes = "),
-    (tensor.fresh, "host.made = ", "s.nbytes = n"),
+    (IN_PYTHON["fresh"], "host.made = ", "s.nbytes = n"),
     (Segment.take_part, "if self.version != version", "claim.start = "),
     (Segment._take, "if self.version != version", "held.peak = "),
     (Segment.put, "if self.version == version", "claim.segment = None"),
@@ -87,7 +86,7 @@ def test_what_would_break_a_step_is_found() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        Storage.__del__,
+        IN_PYTHON["__del__"],
         caching._ended,
         Followed.__del__,
         Ledger._tell_freed,

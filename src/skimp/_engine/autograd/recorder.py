@@ -16,7 +16,7 @@ from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule, Slot
 from skimp._engine.generated import function_of
 from skimp._engine.memory.storage import sequence
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, aliasing, ghost, mark_version
 
 if TYPE_CHECKING:
     from skimp._engine.autograd.record import Recording
@@ -64,13 +64,15 @@ _SPACE: Final[dict[str, Any]] = {
     "Tensor": Tensor,
     "accumulate_of": accumulate_of,
     "caller": lines.caller,
+    "ghost": ghost,
+    "make": object.__new__,
+    "mark_version": mark_version,
     "guarded": saving.GUARDED,
     "here": sys._getframe,
     "inside": lines.INSIDE,
     "keep": saving.save,
     "meta_of": saving.meta_of,
     "next_number": sequence.__next__,
-    "new": object.__new__,
     "node_of_view": node_of_view,
     "numbers": frozenset({int, float, bool, slice, type(None), type(...)}).issuperset,
     "outside": lines.outside,
@@ -229,16 +231,9 @@ def _kept(
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
     plain = ["    s = " + x + "._storage", "    s.saved = True", f"    w{i} = s.version"]
-    if result and not bare:  # `saving.ghost`, written out
-        plain += [
-            f"    k{i} = t = new(Tensor)",
-            f"    t._np = {x}._np",
-            "    t._storage = s",
-            f"    t._dtype = {x}._dtype",
-            f"    t._skimp_layout = {x}._skimp_layout",
-            f"    if {x}._skimp_turned:",
-            "        t._skimp_turned = True",
-        ]
+    if result and not bare:
+        alias = aliasing(f"ghost({x})", f"k{i}", x, f"{x}._np", f"{x}._skimp_layout")
+        plain += [f"    {line}" for line in alias]
     else:
         plain.append(f"    k{i} = {x}")
     text = [

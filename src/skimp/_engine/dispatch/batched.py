@@ -18,7 +18,7 @@ from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor, blank
+from skimp._engine.tensor.tensor import Tensor
 
 _ITEM = (
     "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling "
@@ -250,7 +250,12 @@ class Batched(Tensor):
 
 def wrap(held: Tensor, level: Level) -> Batched:
     """A sample of `held`, whose first dimension is the batch."""
-    new: Any = blank(Batched)
+    new: Any = object.__new__(Batched)  # `blank`, written out, but for `_rg`
+    new._np = new._base = new._skimp_node = new._grad = None
+    new._skimp_accumulate = new._skimp_views = new._skimp_creation = None
+    new._skimp_turned = new._skimp_marked = False
+    new._skimp_index = 0
+    new._skimp_stale = -1
     new._held = held
     new._level = level
     new._dtype = held._dtype

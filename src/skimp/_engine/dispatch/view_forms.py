@@ -19,13 +19,23 @@ from skimp._engine.dispatch.wrappers import Parameters, judged, plain_call
 from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor, alias, mark_creation, on_array
+from skimp._engine.tensor.tensor import (
+    Array,
+    Tensor,
+    alias,
+    aliasing,
+    mark_creation,
+    mark_version,
+    on_array,
+)
 from skimp.config import config
 
 _state = modes.state
 _MANY = 1024
 
+_ALIAS = aliasing("on_array(input, a)", "new", "input", "a")
 # `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
 _FAST_VIEW_TEXT = """\
         a = input._np
@@ -37,18 +47,15 @@ _FAST_VIEW_TEXT = """\
             except (TypeError, ValueError, IndexError, OverflowError):
                 a = None
             if a is not None:
-                new = on_array(input, a)
+{new}
                 storage = input._storage
                 have = input._dtype
                 if 1 in a.shape or 0 in a.shape:
                     new._skimp_layout = {layout}
                 creation = None
                 if input._skimp_marked:
-                    if not state.grad and {plain}:
-                        plain(input if input._base is None else input._base, new)
-                        return new
                     creation = input._skimp_creation
-                    if not ({heir}):
+                    if not ({heir} if state.grad else {plain}):
                         view_of(input, new, {rule}, {words})
                         return new
                 base = input._base
@@ -71,12 +78,19 @@ _FAST_VIEW_TEXT = """\
                     new._skimp_stale = 0
                     return new
                 views = base._skimp_views
-                if views is None or len(views) > many or not state.grad:
+                if views is not None and len(views) > many:
                     plain(base, new)
+                    return new
+                new._base = base
+                new._skimp_stale = storage.version
+                if views is None:
+                    base._skimp_views = [ref(new)]
                 else:
-                    new._base = base
-                    new._skimp_stale = storage.version
                     views.append(ref(new))
+                if not state.grad:
+                    inference = marks.anywhere and state.inference
+                    new._skimp_creation = "inference" if inference else "no_grad"
+                    new._skimp_marked = True
                 return new"""
 
 # and of a view by its layout
@@ -91,11 +105,11 @@ if input._rg and state.grad and not input._skimp_marked and input._dtype.categor
 
 
 _PLAIN = (  # whether all that marks a tensor is that it is a view which was made unrecorded
-    "input._skimp_creation is not None and input._skimp_counter is None"
+    "creation is not None and input._skimp_counter is None"
     " and not (input._rg or input._skimp_inference)"
 )
 _HEIR = (  # whether a view of it is recorded like any other, and refuses writes as it does
-    "state.grad and input._rg and creation is not None and input._skimp_counter is None"
+    "input._rg and creation is not None and input._skimp_counter is None"
     " and not input._skimp_inference"
 )
 
@@ -287,7 +301,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     """
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
-        plain=history.plain_view, on_array=on_array, state=modes.state, ref=weakref.ref,
+        plain=history.plain_view, on_array=on_array,
+        make=object.__new__, marks=marks, mark_version=mark_version, state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, unflattened=unflattened,
         mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, listed=_SIZES,
     )  # fmt: skip
@@ -308,6 +323,7 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             record=f"recording.record(new, {', '.join(p.names())})"
             if one
             else f"record({rule}, {p.given()}, new)",
+            new="\n".join([f"{' ' * 16}{line}" for line in _ALIAS]),
             plain=_PLAIN,
             heir=_HEIR,
             # a reshape is of what lies row-major, unless it says that nothing is to be copied

@@ -464,7 +464,11 @@ def restored(flat: Array) -> Storage:
 
 def defer(expr: Expr) -> Storage:
     """A storage whose bytes are `expr`'s value in memory order."""
-    s = bare()
+    s = object.__new__(Storage)  # `bare`, written out
+    s.block = s.readers = s._flat = None
+    s.nbytes = -1
+    s.version = 0
+    s.saved = False
     s.deferred = expr
     s.size = math.prod(expr.shape) * expr.dtype.itemsize
     if host.watched:

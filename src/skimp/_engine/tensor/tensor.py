@@ -7,7 +7,7 @@ class itself is small: what a tensor is, how it is made, and how its elements ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -362,7 +362,15 @@ def wrap(
     s: Storage, layout: Layout | None, dtype: dtypes.dtype, cls: type[Tensor] = Tensor
 ) -> Tensor:
     """A tensor on storage `s`; `layout` None: the caller sets `_np`, which has it."""
-    t = blank(cls)
+    t = _new(cls)
+    if cls._hollow:
+        fill(t)
+    else:  # `blank`, written out
+        t._np = t._base = t._skimp_node = t._grad = None
+        t._skimp_accumulate = t._skimp_views = t._skimp_creation = None
+        t._rg = t._skimp_turned = t._skimp_marked = False
+        t._skimp_index = 0
+        t._skimp_stale = -1
     t._storage = s
     t._skimp_layout = layout
     t._dtype = dtype
@@ -385,7 +393,12 @@ def empty(
 
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
-    new = blank()
+    new = _new(Tensor)  # `blank`, written out: each view of what is large is made here
+    new._np = new._base = new._skimp_node = new._grad = None
+    new._skimp_accumulate = new._skimp_views = new._skimp_creation = None
+    new._rg = new._skimp_turned = new._skimp_marked = False
+    new._skimp_index = 0
+    new._skimp_stale = -1
     new._storage = t._storage
     new._skimp_layout = layout
     new._dtype = t._dtype
@@ -399,7 +412,15 @@ def alias(t: Tensor, layout: Layout) -> Tensor:
 
 def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
     """An alias of `t` without history."""
-    new = blank(cls)
+    new = _new(cls)
+    if cls._hollow:
+        fill(new)
+    else:  # `blank`, written out
+        new._np = new._base = new._skimp_node = new._grad = None
+        new._skimp_accumulate = new._skimp_views = new._skimp_creation = None
+        new._rg = new._skimp_turned = new._skimp_marked = False
+        new._skimp_index = 0
+        new._skimp_stale = -1
     new._np = t._np
     new._skimp_layout = t._skimp_layout
     new._storage = t._storage
@@ -439,15 +460,16 @@ ORDINARY: set[type[Any]] = {Tensor}
 share_names(blank, "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter")
 
 
+_MAKERS: Final = fresh, blank, wrap, alias, ghost, on_array, storages.bare, Storage.__del__
+IN_PYTHON: Final[dict[str, Any]] = {f.__name__: f for f in _MAKERS}
+IN_C: Final = compiled.loops() is not None
+
+
 def _instances() -> None:
     """Have C make tensors and storages, where `skimp compile` was run."""
-    loops = compiled.loops()
-    if loops is None:
-        return
-    makers = fresh, blank, wrap, alias, ghost, on_array, storages.bare
-    found = loops.instances({
+    found = compiled.loops().instances({
         "Tensor": Tensor, "Storage": Storage, "tensors": DEFAULTS, "storages": storages.DEFAULTS,
-        "general": {f.__name__: f for f in makers}, "adopt": adopt, "ordinary": ORDINARY,
+        "general": IN_PYTHON, "adopt": adopt, "ordinary": ORDINARY,
         "host": host, "config": config, "marks": marks,
     })  # fmt: skip
     Storage.__del__ = found.pop("__del__")  # type: ignore[method-assign]
@@ -455,4 +477,28 @@ def _instances() -> None:
     globals().update(found)
 
 
-_instances()
+if IN_C:
+    _instances()
+
+
+def aliasing(call: str, new: str, t: str, array: str, layout: str = "None") -> list[str]:
+    """The lines of a text that make an alias of the small tensor `t` on `array` under the name
+    `new`: by `call`, or, where that would be a function of Python's, `on_array` written out.
+    """
+    if IN_C:
+        return [f"{new} = {call}"]
+    nothing = " = ".join([f"{new}.{name}" for name, value in DEFAULTS.items() if value is None])
+    return [
+        f"{new} = make(Tensor)",
+        f"{nothing} = None",
+        f"{new}._skimp_layout = {layout}",
+        f"{new}._rg = {new}._skimp_marked = False",
+        f"{new}._skimp_index = 0",
+        f"{new}._skimp_stale = -1",
+        f"{new}._np = a = {array}",
+        f"{new}._storage = {t}._storage",
+        f"{new}._dtype = {t}._dtype",
+        f"{new}._skimp_turned = not a.flags.c_contiguous and a.ndim > 1",
+        f"if {t}._skimp_marked and {t}._skimp_counter is not None:",
+        f"    mark_version({new}, {t}._skimp_counter)",
+    ]

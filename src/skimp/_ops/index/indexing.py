@@ -22,6 +22,7 @@ from skimp._engine.dispatch.view_forms import held_array
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.inference import marks
 from skimp._engine.tensor.tensor import Tensor, alias, mark_creation, on_array
 from skimp._ops import batching
 from skimp._ops.index import advanced
@@ -104,12 +105,19 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             if self._dtype.category < 2:  # its base will never require grad
                 t._base = base
                 t._skimp_stale = 0
-            elif views is None or len(views) > _MANY or not _state.grad:
+            elif views is not None and len(views) > _MANY:
                 _plain_view(base, t)
             else:
                 t._base = base
                 t._skimp_stale = self._storage.version
-                views.append(_ref(t))
+                if views is None:
+                    base._skimp_views = [_ref(t)]
+                else:
+                    views.append(_ref(t))
+                if not _state.grad:
+                    inference = marks.anywhere and _state.inference
+                    t._skimp_creation = "inference" if inference else "no_grad"
+                    t._skimp_marked = True
             return t
     if not active and type(self) in ORDINARY and not self._hollow:
         short = x is not None and (1 not in x.shape or x.flags.c_contiguous)
