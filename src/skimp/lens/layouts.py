@@ -86,7 +86,7 @@ def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
     def noted(view: Any, value: int) -> None:
         fresh = view._skimp_stale_noted == NONE
         view._skimp_stale_noted = value
-        if not fresh:
+        if not fresh or value == NONE:  # it is being made
             return
         array = view._np
         if array is not None:

@@ -42,5 +42,5 @@ class Noted:
     def _move(self, source: str, target: str, alive: Iterable[Any]) -> None:
         for one in alive:
             value = getattr(one, source)
-            if value != getattr(one, target):
+            if value != getattr(one, target, self):  # a slot may be empty
                 setattr(one, target, value)

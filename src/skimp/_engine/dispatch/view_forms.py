@@ -302,7 +302,8 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, on_array=on_array,
-        make=object.__new__, marks=marks, mark_version=mark_version, state=modes.state, ref=weakref.ref,
+        make=object.__new__, marks=marks, mark_version=mark_version,
+        state=modes.state, ref=weakref.ref,
         small_array=small_array, expanded=expanded, unflattened=unflattened,
         mark_creation=mark_creation, many=history.MANY, ORDERS=ORDERS, listed=_SIZES,
     )  # fmt: skip

@@ -74,6 +74,7 @@ class Storage:
 
     # filled by `bare`, or by C (`_kernels/loops/instances.h`)
     __slots__ = (*DEFAULTS, "__dict__", "__weakref__")
+    _skimp_last = "nbytes"  # who has it has all of them
 
     block: Array | None
     deferred: Expr | None
@@ -99,7 +100,10 @@ class Storage:
 
     @enters_uninterrupted
     def __del__(self, host: Ledger = host) -> None:  # modules end before the last storage does
-        n = self.nbytes
+        try:
+            n = self.nbytes
+        except AttributeError:  # it was interrupted before it had anything
+            return
         if n >= 0:
             host.dropped = host.dropped + 1
             host.freed = host.freed + n
@@ -464,13 +468,14 @@ def restored(flat: Array) -> Storage:
 
 def defer(expr: Expr) -> Storage:
     """A storage whose bytes are `expr`'s value in memory order."""
+    size = math.prod(expr.shape) * expr.dtype.itemsize
     s = object.__new__(Storage)  # `bare`, written out
     s.block = s.readers = s._flat = None
     s.nbytes = -1
     s.version = 0
     s.saved = False
+    s.size = size
     s.deferred = expr
-    s.size = math.prod(expr.shape) * expr.dtype.itemsize
     if host.watched:
         s.site = call_site.find()
     register(s, expr)

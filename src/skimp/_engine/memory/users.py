@@ -22,7 +22,14 @@ def alive(*classes: type[Any]) -> list[Any]:
         new = [one for cls in new for one in type.__subclasses__(cls)]
         known |= dict.fromkeys(new)
     # by its type: what has a `__class__` of its own may do anything when asked for it
-    return [one for one in gc.get_referrers(*known) if issubclass(type(one), classes)]
+    found = [one for one in gc.get_referrers(*known) if issubclass(type(one), classes)]
+    return [one for one in found if _is_made(one)]
+
+
+def _is_made(one: Any) -> bool:
+    """Whether an instance has what all of its class have: another thread may be making it."""
+    last = getattr(type(one), "_skimp_last", None)
+    return last is None or hasattr(one, last)
 
 
 def users(s: Any) -> list[Any]:

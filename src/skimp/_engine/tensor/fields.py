@@ -22,6 +22,7 @@ class Held:
     """
 
     __slots__ = (*GIVEN, *DEFAULTS, "__dict__", "__weakref__")
+    _skimp_last = "_dtype"  # who has it has all of them
 
     def __getstate__(self) -> Any:
         """Python's, which would go past `__dict__`, of what a program has set."""

@@ -23,7 +23,7 @@ static struct {
     InstancesSlot tensors[INSTANCES_SLOTS], storages[INSTANCES_SLOTS];
     int tensors_filled, storages_filled;
     PyObject *ordinary, *host, *config, *marks;
-    PyObject *adopt, *ends;
+    PyObject *adopt, *ends, *zero; /* the int: there is but one */
     PyObject *rise, *of_thread, *here_name, *inference, *counter;
 } instances;
 
@@ -84,11 +84,17 @@ static inline PyObject *instances_tensor(PyTypeObject *type) {
     return instances_filled(type, instances.tensors, instances.tensors_filled);
 }
 
+/* Whether some thread is in inference mode. */
+static inline int instances_anywhere(void) {
+    return INSTANCES_AT(instances.marks, instances.anywhere) != instances.zero &&
+           PyObject_IsTrue(INSTANCES_AT(instances.marks, instances.anywhere)) == 1;
+}
+
 /* Mark a new tensor where this thread is in inference mode. */
 static int instances_marked(PyObject *t) {
-    PyObject *anywhere = INSTANCES_AT(instances.marks, instances.anywhere), *thread, *here;
+    PyObject *thread, *here;
     int inference;
-    if (Py_SIZE(anywhere) == 0) return 0; /* an int's, of no digits */
+    if (!instances_anywhere()) return 0;
     thread = PyObject_GetAttr(instances.marks, instances.of_thread);
     here = thread == NULL ? NULL : PyObject_GetAttr(thread, instances.here_name);
     Py_XDECREF(thread);
@@ -137,7 +143,7 @@ static PyObject *instances_fresh(PyObject *self, PyObject *const *args, Py_ssize
     if (array == NULL) return NULL;
     nbytes = PyArray_NBYTES((PyArrayObject *)array);
     if (nbytes >= PyLong_AsLongLong(HOST(H_KEPT)) ||
-        Py_SIZE(INSTANCES_AT(instances.config, instances.small_below)) == 0) {
+        INSTANCES_AT(instances.config, instances.small_below) == instances.zero) {
         PyObject *words[2] = {array, args[1]};
         t = PyObject_Vectorcall(instances.adopt, words, 2, NULL);
         Py_DECREF(array);
@@ -258,12 +264,10 @@ static PyObject *instances_alias(PyObject *self, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_TypeError, "expected a tensor and a layout");
         return NULL;
     }
-    if (!instances_plain(args[0]) || TENSOR(args[0], T_MARKED) != Py_False)
+    if (!instances_plain(args[0]) || TENSOR(args[0], T_MARKED) != Py_False || instances_anywhere())
         return PyObject_Vectorcall(self, args, 2, NULL);
     new = instances_beside(args[0], instances.tensor);
-    if (new == NULL) return NULL;
-    instances_put(new, instances.of_tensor[T_LAYOUT], Py_NewRef(args[1]));
-    if (instances_marked(new) < 0) Py_CLEAR(new);
+    if (new != NULL) instances_put(new, instances.of_tensor[T_LAYOUT], Py_NewRef(args[1]));
     return new;
 }
 
@@ -316,6 +320,7 @@ static PyObject *instances_made(PyObject *given) {
     instances.marks = Py_NewRef(PyDict_GetItemString(given, "marks"));
     instances.adopt = Py_NewRef(PyDict_GetItemString(given, "adopt"));
     instances.ends = PyObject_GetAttrString(storage, "__del__");
+    instances.zero = PyLong_FromLong(0);
     instances.rise = PyUnicode_InternFromString("rise");
     instances.of_thread = PyUnicode_InternFromString("of_thread");
     instances.here_name = PyUnicode_InternFromString("here");
@@ -332,7 +337,9 @@ static PyObject *instances_made(PyObject *given) {
         tensor, PyDict_GetItemString(given, "tensors"), instances.tensors);
     instances.storages_filled = instances_defaults(
         storage, PyDict_GetItemString(given, "storages"), instances.storages);
-    if (PyErr_Occurred()) return NULL;
+    if (instances.small_below < 0 || instances.anywhere < 0 || instances.tensors_filled < 0 ||
+        instances.storages_filled < 0 || PyErr_Occurred())
+        return NULL;
     found = PyDict_New();
     for (i = 0; found != NULL && i < sizeof(instances_methods) / sizeof(PyMethodDef); i++) {
         const char *name = instances_methods[i].ml_name;
