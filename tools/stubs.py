@@ -279,7 +279,14 @@ def tensor_stub() -> str:
     text = Text(module, vars(_tensor.Tensor))
     text.imports.add(("", "numpy as np"))
     lines = ["Array = np.ndarray[Any, Any]"]
-    for name, value in vars(_tensor).items():
+    shown = {n: a for n, a in _tensor.__annotations__.items() if not n.startswith("_")}
+    lines += [f"{name}: {annotation}" for name, annotation in shown.items()]
+    if "Final" in "".join(shown.values()):
+        text.imported("typing", "Final")
+    # of what stands in C there is the text in Python
+    for name, value in {**vars(_tensor), **_tensor.IN_PYTHON}.items():
+        if name not in vars(_tensor):
+            continue
         if getattr(value, "__module__", None) != module:
             continue
         if inspect.isclass(value):

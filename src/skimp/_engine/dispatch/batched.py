@@ -250,7 +250,7 @@ class Batched(Tensor):
 
 def wrap(held: Tensor, level: Level) -> Batched:
     """A sample of `held`, whose first dimension is the batch."""
-    new: Any = object.__new__(Batched)  # `blank`, written out, but for `_rg`
+    new = object.__new__(Batched)  # `blank`, written out, but for `_rg`
     new._np = new._base = new._skimp_node = new._grad = None
     new._skimp_accumulate = new._skimp_views = new._skimp_creation = None
     new._skimp_turned = new._skimp_marked = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from skimp._engine.memory.storage import Storage, bare
 
@@ -43,6 +43,6 @@ class MetaStorage(Storage):
 def without_bytes(nbytes: int) -> MetaStorage:
     """A storage of that length."""
     exist[0] = True
-    s = bare(MetaStorage)
+    s: Any = bare(MetaStorage)
     s.size = nbytes
-    return s
+    return s  # type: ignore[no-any-return]

@@ -321,7 +321,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     return t
 
 
-def blank(cls: type[Tensor] = Tensor) -> Tensor:
+def blank(cls: type[Tensor]) -> Any:
     """A tensor that has what every one has, but for its storage and dtype, which the caller sets
     (and no ndarray).
     """
@@ -457,12 +457,14 @@ def on_array(t: Tensor, a: Array) -> Tensor:
 # Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
 # joins. Other classes may want to be asked, or results of their own class.
 ORDINARY: set[type[Any]] = {Tensor}
-share_names(blank, "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter")
+share_names(
+    lambda: blank(Tensor), "_skimp_cut", "_skimp_inherits", "_skimp_output", "_skimp_counter"
+)
 
 
 _MAKERS: Final = fresh, blank, wrap, alias, ghost, on_array, storages.bare, Storage.__del__
 IN_PYTHON: Final[dict[str, Any]] = {f.__name__: f for f in _MAKERS}
-IN_C: Final = compiled.loops() is not None
+IN_C: Final[bool] = compiled.loops() is not None
 
 
 def _instances() -> None:

@@ -3,7 +3,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, Final, NoReturn, overload
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from skimp._ops.sparse.compressed import Compressed
 from skimp._ops.sparse.tensor import SparseTensor
 
 Array = np.ndarray[Any, Any]
+ORDINARY: set[type[Any]]
+IN_PYTHON: Final[dict[str, Any]]
+IN_C: Final[bool]
 
 class _General:
     """`_np` of a class off the fast paths: always None. What is set is kept until it is asked for,
@@ -47,23 +50,23 @@ class Tensor:
     _rg: builtins.bool
     _skimp_node: Node | None
     _skimp_index: builtins.int
+    _skimp_accumulate: Any
     _grad: Tensor | None
     _base: Tensor | None
+    _skimp_views: Any
+    _skimp_creation: str | None
     _skimp_stale: builtins.int
     _skimp_marked: builtins.bool
     _skimp_counter: VersionCounter | None
     _conj: builtins.bool
     _skimp_neg: builtins.bool
     _skimp_inference: builtins.bool
-    _skimp_creation: str | None
     _hollow: builtins.bool
     _skimp_sparse: builtins.bool
     _skimp_meta: Any
     _skimp_inherits: builtins.bool
-    _skimp_views: Any
     _skimp_output: builtins.int
     _skimp_cut: Any
-    _skimp_accumulate: Any
     _skimp_hooks: Any
     _skimp_post_hooks: Any
     _skimp_retains: builtins.bool
@@ -2161,6 +2164,10 @@ def writable(tensors: Sequence[Tensor]) -> list[Array]:
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
 
+def blank(cls: builtins.type[Tensor]) -> Any:
+    """A tensor that has what every one has, but for its storage and dtype, which the caller sets
+    (and no ndarray)."""
+
 def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
     """`fresh`, of an array that may lie in another order than row-major."""
 
@@ -2181,3 +2188,17 @@ def empty(
 
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
+
+def ghost(t: Tensor, cls: builtins.type[Tensor] = ...) -> Tensor:
+    """An alias of `t` without history."""
+
+def on_array(t: Tensor, a: Array) -> Tensor:
+    """An alias of a small tensor that shows `a`, a view of its ndarray, in no relation to its
+    history."""
+
+def _instances() -> None:
+    """Have C make tensors and storages, where `skimp compile` was run."""
+
+def aliasing(call: str, new: str, t: str, array: str, layout: str = "None") -> list[str]:
+    """The lines of a text that make an alias of the small tensor `t` on `array` under the name
+    `new`: by `call`, or, where that would be a function of Python's, `on_array` written out."""

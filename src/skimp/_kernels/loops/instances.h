@@ -168,8 +168,8 @@ static PyObject *instances_fresh(PyObject *self, PyObject *const *args, Py_ssize
 }
 
 static PyObject *instances_blank(PyObject *self, PyObject *const *args, Py_ssize_t given) {
-    PyTypeObject *type = given ? (PyTypeObject *)args[0] : instances.tensor;
-    if (given > 1 || !PyType_Check(type) || !PyType_IsSubtype(type, instances.tensor)) {
+    PyTypeObject *type = (PyTypeObject *)args[0];
+    if (given != 1 || !PyType_Check(type) || !PyType_IsSubtype(type, instances.tensor)) {
         PyErr_SetString(PyExc_TypeError, "expected a class of tensors");
         return NULL;
     }

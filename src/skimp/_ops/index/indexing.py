@@ -186,8 +186,12 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     that they stand for; None sends the index the general way.
     """
     marked = self._skimp_marked and not _is_heir(self)
-    if marked or not _state.grad or (found := small_item(x, index)) is None:
+    if marked or (found := small_item(x, index)) is None:
         return None
+    if not _state.grad:
+        t = on_array(self, found)
+        _view_of(self, t)
+        return t
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
     if record is None:

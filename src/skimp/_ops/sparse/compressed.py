@@ -234,7 +234,7 @@ def by_rows(
     starts: Tensor, places: Tensor, values: Tensor, shape: Ints, along: int = 0
 ) -> Compressed:
     """A CSR tensor, or (`along` 1) a CSC tensor, on these very tensors; nothing is checked."""
-    new: Any = blank(CLASSES[along])
+    new: Compressed = blank(CLASSES[along])
     new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._starts, new._places, new._held = starts, places, values

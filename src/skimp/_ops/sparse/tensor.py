@@ -34,7 +34,7 @@ from skimp._ops.sparse.turned import Turned
 
 def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> SparseTensor:
     """A sparse tensor on these very tensors; nothing is checked."""
-    new: Any = blank(SparseTensor)
+    new: SparseTensor = blank(SparseTensor)
     new._skimp_layout = Layout(shape, contiguous_strides(shape), 0)
     new._dtype = values._dtype
     new._at = indices
