@@ -126,7 +126,9 @@ static int instances_count(PyObject *s, long long nbytes) {
     instances_put(s, instances.of_storage[S_NBYTES], counted);
     live = PyLong_AsLongLong(total) - PyLong_AsLongLong(HOST(H_FREED));
     if (live <= PyLong_AsLongLong(HOST(H_CEILING))) return 0;
+    Py_INCREF(counted); /* the storage may lose it meanwhile */
     told = PyObject_CallMethodObjArgs(instances.host, instances.rise, counted, s, NULL);
+    Py_DECREF(counted);
     Py_XDECREF(told);
     return told == NULL ? -1 : 0;
 }
