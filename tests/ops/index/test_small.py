@@ -22,6 +22,7 @@ X = RNG.standard_normal((4, 5, 3)).astype(np.float32)
 X[0, 0] = np.array([0.0, -0.0, np.nan], np.float32)
 M = RNG.standard_normal((6, 4)).astype(np.float32)
 V = RNG.standard_normal(7).astype(np.float32)
+LONG = RNG.standard_normal(2500).astype(np.float32)
 ROWS = np.array([3, 0, 0, 2, 1])
 SIGNED = np.array([-1, 0, 2, -4])
 TABLE = np.array([[0, 3], [2, 1]])
@@ -47,6 +48,11 @@ READS: dict[str, Case] = {
     "int32": lambda m, t: t(M)[t(ROWS.astype(np.int32))],
     "int32 columns": lambda m, t: t(X)[:, 1:, t(TABLE.astype(np.int32) % 3)],
     "turned": lambda m, t: t(X).transpose(0, 1)[t(ROWS)],
+    "overlapping": lambda m, t: t(LONG).unfold(0, 3, 1)[t(ROWS)],
+    "overlapping by a table": lambda m, t: t(LONG).unfold(0, 3, 2)[t(TABLE)],
+    "turned, many": lambda m, t: t(LONG).view(50, 50).t()[t(TABLE)],
+    "turned blocks, many": lambda m, t: t(LONG).view(25, 4, 25).permute(2, 0, 1)[t(SIGNED)],
+    "gaps, many": lambda m, t: t(LONG).view(50, 50)[:, 3:48][t(ROWS)],
     "turned index": lambda m, t: t(X)[t(TABLE).t()],
     "new dims": lambda m, t: t(M)[:, None],
     "mask of two dims": lambda m, t: t(X)[t(HOLDS[:4, :1].repeat(5, 1))],
