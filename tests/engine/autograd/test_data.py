@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -41,12 +42,16 @@ def other_bytes(lib: Any) -> Any:
 
 def what_is_saved(lib: Any) -> Any:
     said: list[Any] = []
-    for written in (lambda p: p, lambda p: p.detach(), lambda p: p.data):
+    ways = (lambda p: p, lambda p: p.detach(), lambda p: p.view(3), lambda p: p.data)
+    for written, first in itertools.product(ways, (True, False)):
         p = lib.ones(3, requires_grad=True)
+        with lib.no_grad():
+            beside = written(p)
         loss = (p * p).sum()
         p.data += 1
-        p.data = p.data
-        _add(lib, written(p))
+        if not first:
+            loss = (p * p).sum()
+        _add(lib, beside)
         try:
             loss.backward()
             said.append(p.grad.tolist())

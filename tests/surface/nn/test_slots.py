@@ -164,7 +164,7 @@ def called_for_all(lib: Any) -> Any:
 
 def forwards(lib: Any) -> Any:
     m = _made(lib)
-    said = [m(*range(12)), m(1, x=2), m(), m(**{"self_": 1})]
+    said = [m(*range(12)), m(1, x=2), m(), m(self_=1)]
     m.forward = lambda x: ("the instance's", x)
     said.append(m(1))
     del m.forward
@@ -194,11 +194,11 @@ def inherited(lib: Any) -> Any:
         @abc.abstractmethod
         def forward(self, x: Any) -> Any: ...
 
-    class Callable_:
+    class Calling:
         def __call__(self, x: Any) -> Any:
             return "first", x
 
-    class Before(Callable_, lib.nn.Module):  # type: ignore[misc]
+    class Before(Calling, lib.nn.Module):  # type: ignore[misc]
         pass
 
     m = Sub(2, 3)
@@ -296,7 +296,11 @@ def test_nothing_is_kept() -> None:
         assert m(x, a=x)[1] == (x,)
         assert m.weight is m._parameters["weight"]
         assert not hasattr(m, "lacking")
-    assert count == (sys.getrefcount(x), sys.getrefcount(m.weight), sys.getrefcount(type(m).forward))
+    assert count == (
+        sys.getrefcount(x),
+        sys.getrefcount(m.weight),
+        sys.getrefcount(type(m).forward),
+    )
     gone = weakref.ref(type(m))
     del m
     gc.collect()
