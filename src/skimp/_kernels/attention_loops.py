@@ -40,11 +40,13 @@ class _Plan(NamedTuple):
 
     ready: bool  # they are taken where they lie, in one call
     step: int  # parts of the first dim that are one call else; 0: calls are of one dim less
+    matrices: int
     rows: int  # of all matrices
     each: int  # elements of the scores that are made at once, to the end of a line
     elements: int  # and `cost` for each, as `sharing.call` takes them
     cost: float
     large: bool  # BLAS would share a product
+    told: tuple[Any, ...]  # what loops are told of sizes and masks, where there are none of these
 
 
 def takes(q: Array, k: Array, v: Array, a: Any) -> bool:
@@ -54,7 +56,8 @@ def takes(q: Array, k: Array, v: Array, a: Any) -> bool:
         and compiled.loops() is not None
         and openblas.place() is not None
         and a.scale != 0  # by which BLAS multiplies nothing, not even NaN
-        and 0 not in (*q.shape, *k.shape, v.shape[-1])
+        and q.size > 0 < k.size
+        and v.shape[-1] > 0
     )
 
 
@@ -89,17 +92,20 @@ def _call(
     a: Any,
 ) -> None:  # fmt: skip
     q = read[-3]
-    shape = (*q.shape[:-1], read[-2].shape[-2])
-    if len(shape) == 3:
+    if a.mask is None and a.kept is None:
+        told = plan.told
+    else:
+        told = _told((*q.shape[:-1], read[-2].shape[-2]), a)
+    if q.ndim == 3:
         read, into = [tuple([x[None] for x in arrays]) for arrays in (read, into)]
-    where, told = openblas.place(), _told(shape, a)
+    where = openblas.place()
     assert where is not None  # so says `takes`
     elements, cost = plan.elements, plan.cost * rooms
     if elements < sharing.FROM and not plan.large:
         room = np.empty((rooms, plan.each), _TYPE)
         loop(*where, *read, a.scale, *told, room, level, *into, 1)
         return
-    team = min(config.threads, math.prod(shape[:-2]))
+    team = min(config.threads, plan.matrices)
     flat = take(rooms * team * plan.each, _TYPE)
     given = *where, *read, a.scale, *told, flat.reshape(-1, plan.each), level, *into
     elements *= team > 1  # of a single matrix the others would have nothing
@@ -128,9 +134,9 @@ def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) ->
     room = -(-each // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
     large = each * widest > openblas.ALONE
-    return _Plan(
-        ready, step if len(q) <= 4 else 0, matrices * rows, room, scores * _WORK, cost, large
-    )
+    told = _sizes((*q[:-1], keys), causal, 0, False, (1, 1, 1)), _NONE, _NOTHING, _NONE, 1.0
+    step = step if len(q) <= 4 else 0
+    return _Plan(ready, step, matrices, matrices * rows, room, scores * _WORK, cost, large, told)
 
 
 def _at_once(rows: int, keys: int, causal: bool) -> int:

@@ -49,7 +49,7 @@ def small_forward(
     """`forward` of rows without gaps, as new arrays, of `shape` and one for each row."""
     rows, n = x.shape
     out, mean, rstd = np.empty(shape, _TYPE), np.empty(rows, _TYPE), np.empty(rows, _TYPE)
-    given = x.reshape(-1), w, b, n, eps, centre, mean, rstd, out.reshape(-1)
+    given = x.ravel(), w, b, n, eps, centre, mean, rstd, out.ravel()  # views of what has no gaps
     if out.size < sharing.FROM:
         found.normalized(*given, 1)
     else:

@@ -28,6 +28,7 @@ TABLE = np.array([[0, 3], [2, 1]])
 ALONG = RNG.integers(0, 4, (6, 4))
 SOME = RNG.integers(0, 4, (3, 2))
 HOLDS = M > 0
+LONG = RNG.standard_normal(2500).astype(np.float32)
 _ALL = slice(None)
 SHAPES = ((2, 3, 2), (4, 5, 3), (1, 1, 1), (70, 1, 3))
 
@@ -47,6 +48,11 @@ READS: dict[str, Case] = {
     "int32": lambda m, t: t(M)[t(ROWS.astype(np.int32))],
     "int32 columns": lambda m, t: t(X)[:, 1:, t(TABLE.astype(np.int32) % 3)],
     "turned": lambda m, t: t(X).transpose(0, 1)[t(ROWS)],
+    "overlapping": lambda m, t: t(LONG).unfold(0, 3, 1)[t(ROWS)],
+    "overlapping by a table": lambda m, t: t(LONG).unfold(0, 3, 2)[t(TABLE)],
+    "turned, many": lambda m, t: t(LONG).view(50, 50).t()[t(TABLE)],
+    "turned blocks, many": lambda m, t: t(LONG).view(25, 4, 25).permute(2, 0, 1)[t(SIGNED)],
+    "gaps, many": lambda m, t: t(LONG).view(50, 50)[:, 3:48][t(ROWS)],
     "turned index": lambda m, t: t(X)[t(TABLE).t()],
     "new dims": lambda m, t: t(M)[:, None],
     "mask of two dims": lambda m, t: t(X)[t(HOLDS[:4, :1].repeat(5, 1))],

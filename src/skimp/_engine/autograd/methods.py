@@ -304,14 +304,19 @@ def set_data(t: Tensor, value: Any) -> None:
         )
     if (t._skimp_meta is None) is not (value._skimp_meta is None):
         raise RuntimeError(OTHER_KIND)
-    counter = VersionCounter()
-    counter.version = t._skimp_version
+    if value._storage is not t._storage:  # else whoever counts its versions goes on, for views too
+        counter = VersionCounter()
+        counter.version = t._skimp_version
+        mark_version(t, counter)
+        t._storage = value._storage
+    elif value._np is t._np is not None and value._dtype is t._dtype:  # after `t.data += x`
+        return
     t._np = value._np
     t._skimp_turned = value._skimp_turned
     t._skimp_layout = value._skimp_layout
-    t._storage = value._storage
     t._dtype = value._dtype
-    mark(t, _skimp_counter=counter, _conj=value._conj, _skimp_neg=value._skimp_neg)
+    if value._conj or value._skimp_neg or t._skimp_marked:
+        mark(t, _conj=value._conj, _skimp_neg=value._skimp_neg)
     t._skimp_accumulate = None
 
 

@@ -196,10 +196,12 @@ class Tensor(Held):
         s = self._storage
         if s.readers is not None or s.deferred is not None or type(s) is not Storage:
             s.will_write()
-        if self._skimp_counter is None:
+        counter = self._skimp_counter
+        if counter is None:
             s.version += 1
-        else:
-            self._skimp_bump()
+        else:  # `_skimp_bump`, written out
+            counter.version += 1
+            s.unseen = next(sequence)
         a = self._np
         if a is not None:
             return a

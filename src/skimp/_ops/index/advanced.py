@@ -50,6 +50,7 @@ MASKS = (dtypes.bool, dtypes.uint8)
 INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
 _SMALL = 1 << 12  # elements below which NumPy's own indexing is the shortest way
 _ALL = slice(None)
+_MANY = 1 << 11  # elements whose copy takes longer than NumPy's own indexing
 
 
 def as_index(i: Any) -> Tensor:
@@ -246,7 +247,8 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
         indices = (*(None,) * lead, *indices[lead:])
     try:
         if len(arrays) == 1 and positions:
-            found = x.take(arrays[0], lead)
+            whole = lead or x.size < _MANY or x.flags.c_contiguous
+            found = x.take(arrays[0], lead) if whole else _rows_of(x, arrays[0])
         else:
             found = x[(_ALL,) * lead + arrays] if lead else x[arrays]
     except IndexError:  # the general way has PyTorch's words
@@ -276,6 +278,12 @@ def _masked(input: Tensor, x: Array, dim: int, mask: Tensor) -> Tensor | None:
 def _has_own_steps(x: Array) -> bool:
     """Whether a dim of size 1 may have a stride of its own, by which PyTorch orders the dims."""
     return steps(x) != layouts.contiguous_strides(x.shape)
+
+
+def _rows_of(x: Array, places: Array) -> Array:
+    """What has gaps at places of its first dim: `take` would copy all of it first."""
+    found = x[places]
+    return found if found.flags.c_contiguous else found.copy()
 
 
 def _laid_out(found: Array, x: Array, dim: int, places: Array) -> Array:

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general, hidden, view
 from skimp._engine.dispatch.view_forms import large_views, small_array, small_views
 from skimp._engine.memory import layout_splits as S, layout_views as V
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
@@ -110,7 +110,9 @@ def _cut_by(
     by: Callable[..., Any], input: Tensor, n: Any, dim: Any, rule: Rule
 ) -> tuple[Tensor, ...] | None:
     """The pieces that `by` has of a tensor, which need not be small or in memory."""
-    x = small_array(input)
+    x = input._np
+    if x is None:
+        x = small_array(input)
     shape = shape_of(input) if x is None else x.shape
     if type(n) is not int or type(dim) is not int or input._hollow:
         return None
@@ -134,10 +136,18 @@ def _small_pieces(
     arrays = [x[place] for place in places]
     views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
     if 1 in x.shape or 1 in lengths:  # NumPy leaves strides of size-1 dims as they come
-        layouts = _layouts_of(input._skimp_layout or input._skimp_layout_of(), pieces, dim)
+        have = input._skimp_layout
+        if have is None and x.strides == _row_major(x.shape, x.itemsize):
+            return views  # but it cuts what lies so as layouts are cut
+        layouts = _layouts_of(have or input._skimp_layout_of(), pieces, dim)
         for view_, layout in zip(views, layouts, strict=True):
             view_._skimp_layout = layout
     return views
+
+
+@lru_cache(256)
+def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    return tuple([n * itemsize for n in contiguous_strides(shape)])
 
 
 @lru_cache(256)

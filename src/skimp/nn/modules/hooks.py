@@ -20,6 +20,7 @@ FORWARD_WITH_KWARGS: OrderedDict[int, bool] = OrderedDict()
 FORWARD_ALWAYS: OrderedDict[int, bool] = OrderedDict()
 BACKWARD_PRE: Hooks = OrderedDict()
 BACKWARD: Hooks = OrderedDict()
+SHARED = (BACKWARD_PRE, BACKWARD, FORWARD, FORWARD_PRE)
 REGISTRATION: dict[str, Hooks] = {
     "buffer": OrderedDict(),
     "parameter": OrderedDict(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import compiled
 from skimp._ops.create.queries import typename
 from skimp.nn.modules import hooks
 from skimp.nn.parameter import Buffer, Parameter
@@ -17,6 +18,7 @@ READ: Final = (
     *("weight", "bias", "running_mean", "running_var", "num_batches_tracked"),
     *("weight_ih", "weight_hh", "bias_ih", "bias_hh"),
 )
+_loops: Final = compiled.loops()
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -39,6 +41,8 @@ class Tree:
 
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
+        if _loops is not None:
+            _loops.fill(cls)
         if not cls.__module__.startswith("skimp."):
             ways: Any = (cls.__getattr__, cls.__getattribute__)
             cls._skimp_direct = ways == (Tree.__getattr__, object.__getattribute__) and not any(
@@ -346,6 +350,10 @@ class Tree:
         """This module and all below it."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
+
+
+if _loops is not None:
+    _loops.prepare(hooks.Hooked.__call__, Tree.__getattr__, hooks.SHARED)
 
 
 def held(module: Any, names: Sequence[str]) -> list[Any]:
