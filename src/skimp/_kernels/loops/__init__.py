@@ -5,6 +5,7 @@ itself, so that bits are NumPy's, but where a docstring says that sums are in la
 """
 
 from skimp._kernels.loops.attention import attended, attended_back
+from skimp._kernels.loops.copies import moved
 from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.layer_norm import normalized, normalized_back
@@ -42,8 +43,9 @@ __all__ = [
     "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
     "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "momentum", "moved", "normalized", "normalized_back", "normals", "normed", "normed_back",
+    "passed", "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed",
+    "widened", "words",
 ]  # fmt: skip
