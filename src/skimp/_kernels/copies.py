@@ -24,10 +24,10 @@ def moved(source: Array, out: Array) -> bool:
     if n < sharing.FROM:
         done: bool = _loops.moved(source, out, 1)
         return done
-    # asked first: a team that is not needed must not be woken
-    return _loops.moved(source, out, 1, True) and sharing.call(
-        _loops.moved, n, sharing.BRIEF, source, out
-    )
+    if not _loops.moved(source, out, 1, True):  # for nothing a team must not be woken
+        return False
+    sharing.call(_loops.moved, n, sharing.BRIEF, source, out)
+    return True
 
 
 def put(source: Array, out: Array) -> None:

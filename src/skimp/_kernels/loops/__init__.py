@@ -28,6 +28,7 @@ from skimp._kernels.loops.optimizers import (
 from skimp._kernels.loops.order import accumulated, topped
 from skimp._kernels.loops.places import added, weighed
 from skimp._kernels.loops.pooling import pooled, pooled_back
+from skimp._kernels.loops.primitives import executed
 from skimp._kernels.loops.products import products
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
 from skimp._kernels.loops.softmax import (
@@ -42,8 +43,8 @@ from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufun
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
     "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
-    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
-    "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
+    "concatenate", "dense", "executed", "filled", "floats", "gru_back", "gru_shown", "halved",
+    "held", "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "moved", "multiplied", "normalized", "normalized_back", "normals", "normed",
     "normed_back", "passed", "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop",
     "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
