@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import skimp
-from skimp._kernels import blas, onednn, products_onednn, teams
+from skimp._kernels import blas, compiled, loops, onednn, products_onednn, teams
 from skimp.config import config
 
 pytestmark = pytest.mark.skipif(onednn.library() is None, reason="oneDNN is not installed here")
@@ -94,6 +94,33 @@ def test_sums_of_few_results_too(
         assert products_onednn.multiply(one, other, found[-1], threads)
     for out in found[1:]:
         np.testing.assert_array_equal(out, found[0])
+
+
+@pytest.mark.parametrize("shape", [(101, 100, 101), (1100, 700, 90), (40, 474, 259)])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_loop_calls_it_as_ctypes_does(
+    shape: tuple[int, int, int], turned: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As C and as it stands, of slices, in parts, and added."""
+    monkeypatch.setattr(teams, "_awake", math.inf)
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, k + 3), "f4")[:, 3:]
+    b = rng.standard_normal((n, k) if turned else (k, n), "f4")
+    found = []
+    for made in {None, loops, compiled.loops()}:
+        monkeypatch.setattr(compiled, "loops", lambda made=made: made)
+        products_onednn.prepared.cache_clear()
+        for add in (False, True):
+            out = np.ones((m, n + 5), "f4")
+            assert products_onednn.multiply(a, b.T if turned else b, out[:, :n], threads, add)
+            found.append(out)
+    products_onednn.prepared.cache_clear()
+    for i, out in enumerate(found):
+        np.testing.assert_array_equal(out, found[i % 2])
+    np.testing.assert_allclose(found[0][:, :n], a @ (b.T if turned else b), atol=1e-3)
+    assert np.all(found[1][:, n:] == 1)
 
 
 def test_what_it_is_not_asked_for() -> None:

@@ -59,30 +59,3 @@ def test_an_address_is_that_of_the_first_element() -> None:
     arrays = [A, A[1:], A[:, ::2], A[::-1, 1], A.T, A[1, 2, 3:], A[:0], A[:, :, :0], fixed, halves]
     for a in [*arrays, np.array(3), np.broadcast_to(A, (5, *A.shape)), A > 2, halves.T[1:]]:
         assert shaping.address(a) == a.ctypes.data
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16, np.complex128, object])
-@pytest.mark.parametrize("width", [3, 16, 300])
-def test_copies_of_runs(dtype: type, width: int) -> None:
-    whole = np.arange(2 * 40 * 7 * width).reshape(2, 40, 7, width).astype(dtype)
-    turned = whole.transpose(0, 2, 1, 3)
-    for x in (turned, turned[::-1], turned[:, ::2], turned[..., : width - 1], turned.T, whole):
-        made = shaping.dense(x)
-        np.testing.assert_array_equal(made, x)
-        assert made.flags.c_contiguous
-        assert not np.shares_memory(made, whole)
-        np.testing.assert_array_equal(
-            shaping.reshaped(x, (x.shape[0], -1)), x.reshape(x.shape[0], -1)
-        )
-        out = np.zeros((*x.shape[:-1], x.shape[-1] + 2), dtype)[..., 1:-1]
-        shaping.put(x, out)
-        np.testing.assert_array_equal(out, x)
-        assert out.base is not None
-        assert not np.any(out.base[..., :: max(out.base.shape[-1] - 1, 1)].astype(bool))
-
-
-def test_a_shape_that_fits_no_elements_is_refused_and_one_that_fits_is_a_view() -> None:
-    x = np.zeros((6, 40, 7, 16)).transpose(0, 2, 1, 3)
-    with pytest.raises(ValueError, match="reshape"):
-        shaping.reshaped(x, (6, 41, -1))
-    assert np.shares_memory(shaping.reshaped(x, (6, 7, 40, 4, 4)), x)

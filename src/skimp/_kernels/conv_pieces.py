@@ -14,8 +14,8 @@ import numpy as np
 from skimp._kernels import onednn, shaping
 from skimp._kernels.im2col import Ints, Window
 from skimp._kernels.locks import reentrant
+from skimp._kernels.onednn_runs import Calls, Spot, Steps
 from skimp._kernels.scratch import demand, give, spare
-from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
 Three = tuple[Array, Array, Array]  # x, w, g
@@ -302,42 +302,6 @@ def spare_room(elements: int) -> Room | None:
 def _aligned(a: Array) -> int:
     """The first address in it at which a line of the cache begins."""
     return -(-shaping.address(a) // _LINE) * _LINE
-
-
-Spot = tuple[onednn.Memory, int, int]  # which of the addresses it lies at, and how far behind
-
-
-Calls = tuple[list[Spot], list[Call]]  # where memory lies, and what is then called
-
-
-class Steps:
-    """What is called, some calls after others, once memory is told where it lies now: of one piece
-    or of several."""
-
-    __slots__ = ("_kept", "_parts")
-
-    def __init__(self, parts: list[Calls], kept: Any) -> None:
-        self._parts, self._kept = parts, kept
-
-    def behind(self, places: Ints) -> list[Calls]:
-        """The same calls, of what lies so many bytes behind the first elements of x, w, g and the
-        bias."""
-        places = *places, 0, 0
-        return [
-            ([(memory, base, at + places[base]) for memory, base, at in spots], calls)
-            for spots, calls in self._parts
-        ]
-
-    def __call__(self, where: list[int]) -> None:
-        for spots, calls in self._parts:
-            for memory, base, behind in spots:
-                address = where[base] + behind
-                if address != memory.address:
-                    memory.put(memory.value, address)
-                    memory.address = address
-            for execute, code, on, count, arguments in calls:
-                if execute(code, on, count, arguments):
-                    raise RuntimeError("oneDNN could not run a primitive that it made")
 
 
 class _Run:

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp._kernels import compiled, onednn, shaping, sharing
-from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Steps, Three, chain, dense
+from skimp._kernels.conv_pieces import TYPE, Plan, Ready, Room, Sizes, Three, chain, dense
 from skimp._kernels.im2col import LANES, Ints, Window
+from skimp._kernels.onednn_runs import Steps
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly
 

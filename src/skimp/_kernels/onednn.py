@@ -269,14 +269,6 @@ class Memory:
         self.put = _found().dnnl_memory_set_data_handle
 
 
-def place(memories: Sequence[Memory], addresses: Sequence[int]) -> None:
-    """Tell where each is now; most are where they were."""
-    for memory, address in zip(memories, addresses, strict=True):
-        if address != memory.address:
-            memory.put(memory.value, address)
-            memory.address = address
-
-
 class Primitive:
     """What oneDNN computes: its description, which knows layouts, its code, and that one's name."""
 

@@ -8,14 +8,15 @@ that the next begins at once on all.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable
 from ctypes import addressof
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import onednn, shaping, signals, teams
+from skimp._kernels import compiled, onednn, shaping, signals, teams
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +45,8 @@ Part = tuple[int, int, int, int, int, bool]
 Cut = tuple[bytes, bytes, int, int, int, float, tuple[Part, ...], bool]
 # The addresses of the factors and the result, how many threads may share it, whether it is added.
 Make = Callable[[int, int, int, int, bool], None]
+# The same, of threads that are told: 0 if they were before.
+Run = Callable[[int, int, int, int, bool], None]
 Prepared = tuple[Make, bool, bool, bool]
 
 
@@ -78,28 +81,22 @@ def prepared(
     each factor is turned and there are no gaps between runs; None where that does not make it.
     """
     cut = _cut(kind_a, kind_b, shape, n, a, b, out)
-    functions = _functions()
-    if cut is None or functions is None:
+    run = None if cut is None else _run_of(cut, n)
+    if cut is None or run is None:
         return None
-    put, product = functions
-    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, parts, dense = cut
+    turned_a, turned_b, *_, shared, _, dense = cut
 
     def make(at_a: int, at_b: int, at_out: int, threads: int, add: bool) -> None:
         apart = signals.here.apart  # asked by each thread before its first: which makes it so
         began = teams.gathered(shared) if apart and shared and threads > 1 else None
         if began is None:
-            put(1)
-        elif teams.told.size == threads:
-            put(threads)
-        else:
+            run(at_a, at_b, at_out, 1, add)
+            return
+        if teams.told.size != threads:
             signals.gather(threads)
-        for high, deep, from_a, from_b, to, later in parts:
-            product(
-                turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
-                at_b + from_b, pitch_b, add or later, at_out + to, pitch,
-            )  # fmt: skip
-        if began is not None:
-            teams.end(began)
+            threads = 0  # they are told
+        run(at_a, at_b, at_out, threads, add)
+        teams.end(began)
 
     return make, turned_a == b"T", turned_b == b"T", dense
 
@@ -109,24 +106,42 @@ def repeated(a: Array, b: Array, out: Array) -> Callable[[Array], None] | None:
     that does not make it, or on several threads. `b` and `out` stay where they are.
     """
     cut = _cut(a.dtype.char, b.dtype.char, a.shape, b.shape[1], a.strides, b.strides, out.strides)
-    functions = _functions()
-    if cut is None or functions is None or not signals.here.apart:
+    run = None if cut is None else _run_of(cut, b.shape[1])
+    if cut is None or run is None or cut[-3] or not signals.here.apart:
         return None
-    (m, k), n = a.shape, b.shape[1]
-    turned_a, turned_b, pitch_a, pitch_b, pitch, shared, *_ = cut
-    if shared:
+    at_b, at_out = shaping.addresses(b, out)
+    return lambda a: run(shaping.address(a), at_b, at_out, 1, False)
+
+
+def _run_of(cut: Cut, n: int) -> Run | None:
+    """What makes products of n columns that are cut so, of addresses."""
+    functions = _functions()
+    if functions is None:
         return None
     put, product = functions
+    turned_a, turned_b, pitch_a, pitch_b, pitch, _, parts, _ = cut
+    if (loops := compiled.loops()) is not None:
+        words = [_place(product), 0 if put is None else _place(put), ord(turned_a), ord(turned_b)]
+        for part in ((n, pitch_a, pitch_b, pitch), *parts):
+            words += part
+        return partial(loops.multiplied, array("q", words).tobytes())
 
-    def run(a: Array) -> None:
-        put(1)
-        product(
-            turned_a, turned_b, m, n, k, 1, shaping.address(a), pitch_a,
-            at_b, pitch_b, False, at_out, pitch,
-        )  # fmt: skip
+    def run(at_a: int, at_b: int, at_out: int, threads: int, add: bool) -> None:
+        if put is not None and threads:
+            put(threads)
+        for high, deep, from_a, from_b, to, later in parts:
+            product(
+                turned_a, turned_b, high, n, deep, 1, at_a + from_a, pitch_a,
+                at_b + from_b, pitch_b, add or later, at_out + to, pitch,
+            )  # fmt: skip
 
-    at_b, at_out = shaping.addresses(b, out)
     return run
+
+
+def _place(function: Any) -> int:
+    where = ctypes.cast(function, ctypes.c_void_p).value
+    assert where is not None
+    return where
 
 
 @lru_cache(1024)
@@ -172,9 +187,8 @@ def _lies(rows: int, columns: int, strides: Ints) -> tuple[bytes, int] | None:
 
 
 @cache
-def _functions() -> tuple[Callable[[int], object], Callable[..., int]] | None:
-    """What sets the number of threads of calls by this thread, if there is more than one, and the
-    product."""
+def _functions() -> tuple[Any, Any] | None:
+    """What sets the number of threads of calls by this thread, or None, and the product."""
     found = onednn.library()
     if found is None:
         return None
@@ -182,4 +196,4 @@ def _functions() -> tuple[Callable[[int], object], Callable[..., int]] | None:
     real, kind = ctypes.c_float, ctypes.c_char
     product = found.dnnl_sgemm
     product.argtypes = (kind, kind, size, size, size, real, *matrix, *matrix, real, *matrix)
-    return onednn.put_threads() or (lambda threads: None), product
+    return onednn.put_threads(), product

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import shaping
+from skimp._kernels import copies, shaping
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -33,7 +33,7 @@ def in_runs(arrays: list[Array], like: Array, new: bool) -> list[Array]:
         if order is not None:
             arrays[place] = _laid_out(a, like.shape, order)
         elif a.dtype == like.dtype:
-            shaping.put(a, like)
+            copies.put(a, like)
             arrays[place] = like
     return arrays
 
@@ -43,7 +43,7 @@ def _laid_out(a: Array, shape: Ints, order: Ints) -> Array:
     a = shaping.broadcast(a, shape)
     one = a[tuple([slice(None) if d in order else 0 for d in range(a.ndim)])]
     kept = sorted(order)
-    made = shaping.dense(one.transpose([kept.index(d) for d in order]))
+    made = copies.dense(one.transpose([kept.index(d) for d in order]))
     strides = [0] * a.ndim
     for d, step in zip(order, made.strides, strict=True):
         strides[d] = step

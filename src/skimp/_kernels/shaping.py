@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import addressof, c_char
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -16,8 +15,6 @@ from skimp._kernels import compiled
 
 Array = np.ndarray[Any, Any]
 _at: Final = c_char.from_buffer
-_MANY: Final = 1 << 12  # elements from which a copy is worth two views
-_RUN: Final = 1 << 10  # bytes of a run that is moved as one item
 
 
 def _address(a: Array) -> int:
@@ -49,47 +46,6 @@ addresses: Final[Callable[..., list[int]]] = _loops.addresses if IN_C else _addr
 is_dense: Final[Callable[[Array], bool]] = (
     _loops.dense if IN_C else attrgetter("flags.c_contiguous")
 )
-
-
-def put(source: Array, out: Array) -> None:
-    """out[...] = source, of the same type. Short runs of memory, such as the rows of heads that
-    change places, are moved as one item each: NumPy takes half of its time for them.
-    """
-    size = out.itemsize
-    if (
-        out.size >= _MANY
-        and source.ndim == out.ndim > 1
-        and source.shape == out.shape
-        and source.strides[-1] == size == out.strides[-1]
-        and out.shape[-1] * size <= _RUN
-        and not (source.flags.c_contiguous and out.flags.c_contiguous)
-        and not out.dtype.hasobject
-    ):
-        run = _items(out.shape[-1] * size)
-        source, out = source.view(run), out.view(run)
-    out[...] = source
-
-
-@lru_cache
-def _items(size: int) -> np.dtype[Any]:
-    return np.dtype((np.void, size))
-
-
-def dense(x: Array) -> Array:
-    """A row-major copy."""
-    made = np.empty(x.shape, x.dtype)
-    put(x, made)
-    return made
-
-
-def reshaped(x: Array, sizes: tuple[int, ...]) -> Array:
-    """The array in another shape: a view where strides allow it, else a row-major copy."""
-    if x.size < _MANY or x.flags.c_contiguous:
-        return x.reshape(sizes)
-    try:
-        return x.reshape(sizes, copy=False)
-    except ValueError:
-        return dense(x).reshape(sizes)
 
 
 def dim_first(a: Array, dim: int) -> Array:

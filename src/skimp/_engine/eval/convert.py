@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.tensor import dtypes
-from skimp._kernels import halves, shaping
+from skimp._kernels import copies, halves, shaping
 from skimp._kernels.scratch import Array, give, take
 
 PAGE: Final = 4096
@@ -81,7 +81,7 @@ def convert(source: Any, out: Array) -> None:
         if not halves.put(source, out):
             out[...] = source
     else:
-        shaping.put(source, out)
+        copies.put(source, out)
 
 
 def laid(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:

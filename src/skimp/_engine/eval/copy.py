@@ -12,7 +12,7 @@ from skimp._engine.eval.make import collapse, run_block, tile_block, transposed_
 from skimp._engine.eval.pieces import box_of, cuts
 from skimp._engine.eval.program import LeafLayout
 from skimp._engine.eval.run import threads_for
-from skimp._kernels import shaping
+from skimp._kernels import copies, shaping
 from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
@@ -28,14 +28,16 @@ def copy(dst: Array, src: Array) -> None:
 
     The two share no memory, or are the very same elements.
     """
-    size = dst.size
-    if size < _SMALL and dst.dtype is src.dtype:
+    size, alike = dst.size, dst.dtype is src.dtype
+    if size < _SMALL and alike:
         dst[...] = src
+    elif alike and copies.moved(src, dst):
+        pass
     elif size < _SMALL or (
         (size < config.threads_from or threads_for(size) == 1) and _is_one_call(dst, src)
     ):
-        if dst.dtype is src.dtype:  # nothing that NumPy could warn of
-            shaping.put(src, dst)
+        if alike:  # nothing that NumPy could warn of
+            copies.put(src, dst)
         else:
             quietly(convert, src, dst)
     else:

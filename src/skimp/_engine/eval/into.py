@@ -13,7 +13,7 @@ from skimp._engine.eval.make import ITEM
 from skimp._engine.eval.program import steps_of
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import evaluate, observed, operand, threads_for
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare, copies
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import quietly
 from skimp.config import config
@@ -73,7 +73,7 @@ def _write_single(root: Expr, out: Array) -> None:
         if isinstance(a, np.ndarray) and a.shape == out.shape and _in_short_rows(a):
             taken.append(take(a.size, a.dtype))
             args[number] = taken[-1].reshape(a.shape)
-            shaping.put(a, args[number])
+            copies.put(a, args[number])
     kernel.fn(*args, out=value)
     convert(value, out)
     for each in taken:
@@ -95,7 +95,7 @@ def _run_of(a: Array) -> int:
 
 
 def _place(block: Array, part: Array) -> None:
-    shaping.put(block, part)
+    copies.put(block, part)
 
 
 def crosses(leaf: Array, out: Array) -> bool:

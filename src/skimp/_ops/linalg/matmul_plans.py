@@ -23,7 +23,6 @@ from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import blas, gemm, openblas, shaping
 from skimp._kernels.blas import multiply
 from skimp._kernels.products import has_unit_stride
-from skimp.config import config
 
 Ints = tuple[int, ...]
 
@@ -104,7 +103,7 @@ def planned(
         y = y[plan.second]
     made, array = blank(plan.shape, dtype, plan.strides)
     if bias is not None:
-        _begin(array, bias)
+        copy(array, bias)
     try:
         if shaping.IN_C:
             at_x, at_y, at = shaping.addresses(x, y, array)
@@ -125,16 +124,9 @@ def _by_arrays(plan: _Plan, one: Tensor, other: Tensor, bias: Array | None) -> T
     if bias is None:
         multiply(x, y, into)
     else:
-        _begin(array, bias)
+        copy(array, bias)
         gemm.add_product(x, y, into)
     return made
-
-
-def _begin(array: Array, bias: Array) -> None:
-    if array.size < config.threads_from:
-        array[...] = bias
-    else:
-        copy(array, bias)
 
 
 def _factors(x: Array, y: Array, flipped: int, seen: int) -> tuple[Array, Array]:

@@ -37,7 +37,7 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
-from skimp._kernels import shaping
+from skimp._kernels import copies
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp.config import config
@@ -105,7 +105,7 @@ def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
     if not dense and memory_format is not formats.contiguous_format:
         return None
     told.told(x.nbytes, "clone", lambda: f"clone of {describe(input)}", input)
-    return fresh(x.copy() if dense else shaping.dense(x), input._dtype)
+    return fresh(x.copy() if dense else copies.dense(x), input._dtype)
 
 
 _ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)
@@ -131,7 +131,7 @@ def _small_contiguous(
     if x.flags.c_contiguous:
         return input
     told.told(x.nbytes, "contiguous", lambda: f"contiguous of {describe(input)}", input)
-    made = fresh(shaping.dense(x), input._dtype)
+    made = fresh(copies.dense(x), input._dtype)
     if input._rg and modes.state.grad:
         record(IDENTITY, {"input": input}, made)
     return made

@@ -19,7 +19,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare, copies
 from skimp._ops import batching
 from skimp._ops.sparse import rules as sparse
 
@@ -135,7 +135,7 @@ def _in_places(arrays: list[Array], dim: int) -> Array | None:
     if shape is None:
         return None
     made = np.empty(shape, first.dtype)
-    _put(arrays, made, dim, shaping.put)
+    _put(arrays, made, dim, copies.put)
     return made
 
 
@@ -146,7 +146,7 @@ def _large_cat(arrays: list[Array], dim: int, dtype: dtypes.dtype) -> Tensor | N
         return None
     made, into = blank(shape, dtype)
     in_runs = all([a.strides[-1] == a.itemsize for a in arrays])
-    _put(arrays, into, dim, shaping.put if in_runs else lambda a, place: copy(place, a))
+    _put(arrays, into, dim, copies.put if in_runs else lambda a, place: copy(place, a))
     return made
 
 

@@ -22,7 +22,7 @@ from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout, numbers
 from skimp._engine.tensor import dtypes, regions
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
-from skimp._kernels import shaping
+from skimp._kernels import copies
 from skimp._ops import batching
 from skimp._ops.shape.complex_views import view_dtype
 from skimp._ops.shape.copies import contiguous, copied, describe
@@ -238,7 +238,7 @@ def _small_reshape(input: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
     if not x.size or x.flags.c_contiguous:
         return None
     try:
-        a = shaping.reshaped(x, sizes)
+        a = copies.reshaped(x, sizes)
     except ValueError:  # the general way has PyTorch's words
         return None
     if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
