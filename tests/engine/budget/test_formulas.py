@@ -11,7 +11,7 @@ import pytest
 
 import skimp as torch
 from skimp._engine.memory.ledger import host
-from tests.engine.budget.holding import MIB, is_away
+from tests.engine.budget.holding import MIB, held, is_away
 from tests.engine.budget.test_giving_up import WIDE, evict, square, wide, within
 from tests.engine.budget.test_together import made
 from tests.support.running import default_mode
@@ -63,6 +63,39 @@ def test_what_a_formula_works_on_is_not_what_goes_for_its_results() -> None:
         assert is_away(other)
     assert found.tolist() == wanted
     assert x._storage.held == 0
+
+
+NEEDS = {"LSTM": 5.0, "GRU": 4.5, "RNN": 1.5}  # MiB beside the input and its result's gradient
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_recurrent_layers_gradient_has_at_once_only_what_is_read_at_once(name: str) -> None:
+    """Cells and the result's gradient for the steps, results and the input for the products after
+    them: with a file each goes where another is read."""
+    net = getattr(torch.nn, name)(128, 128)
+    x, g = torch.randn(32, 64, 128).requires_grad_(), torch.randn(32, 64, 128)
+    ends = [x, *net.parameters()]
+    wanted = [t.tolist() for t in torch.autograd.grad(net(x)[0], ends, g)]
+    torch.memory.empty_cache()
+    before = held()
+    y = net(x)[0]
+    with torch.memory.budget(before + int(NEEDS[name] * MIB)):
+        found = torch.autograd.grad(y, ends, g)
+        assert [t.tolist() for t in found] == wanted
+
+
+@pytest.mark.usefixtures("obeyed")
+def test_what_is_away_is_not_brought_back_to_stand_for_a_result_that_is_saved() -> None:
+    """A product saves the result of dropout as an expression of what that read, if it is there."""
+    inside = square(1).requires_grad_().softmax(-1)
+    y, w = torch.nn.functional.dropout(inside, 0.5), square(2).requires_grad_()
+    y._storage.flat()
+    evict(inside)
+    z = y @ w
+    assert is_away(inside)
+    z.backward(square(3))
+    wanted = y.detach().t() @ square(3)
+    assert w.grad.tolist() == wanted.tolist()
 
 
 LAYERS: dict[str, Any] = {  # of which all is kept for backward

@@ -174,6 +174,8 @@ WRITES = {
     "numbers": lambda y, x: y.zero_(),
     "sorted": lambda y, x: y[:, :7].cumsum_(1),
     "twice": lambda y, x: y.relu_().add_(x),
+    "a function in place": lambda y, x: F.silu(y, inplace=True),
+    "one by position": lambda y, x: F.hardswish(y, True),
 }
 
 
@@ -195,6 +197,17 @@ def test_a_result_that_was_written_is_made_again_with_the_write(write: Any) -> N
     assert z._storage.flat().tobytes() == again
     x.add_(1)  # makes what is away first
     assert z._storage.flat().tobytes() == again
+
+
+@pytest.mark.parametrize("write", [F.relu_, F.leaky_relu_, lambda y: F.silu(y, inplace=True)])
+def test_a_result_that_waits_as_it_is_written_is_made_again_with_the_write(write: Any) -> None:
+    """The expression of a group_norm, which nothing is computed over in one pass."""
+    x = numbers(0).view(4, 16, 64, 64)
+    y = F.group_norm(x, 4)
+    write(y)
+    want = y._storage.flat().tobytes()
+    assert drop(y)
+    assert y._storage.flat().tobytes() == want
 
 
 def test_what_is_written_often_or_at_random_is_not_made_again() -> None:

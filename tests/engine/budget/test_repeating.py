@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import skimp as torch
-from skimp._engine.budget import choice, evictable, lending, recording, repetition, setting
+from skimp._engine.budget import (
+    choice,
+    evictable,
+    lending,
+    recipes,
+    recording,
+    repetition,
+    setting,
+    spill,
+)
 from skimp._engine.budget.spending import Spending
 from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import KEPT, SMALL, host
+from skimp.config import config
 from skimp.utils.checkpoint import checkpoint
 from tests.engine.budget.holding import MIB, held
 from tests.engine.budget.test_noting import steps
 from tests.support.running import default_mode
 
 pytestmark = default_mode  # what is noted follows the mode
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What goes does not follow how busy the machine is: one thread, whose scratch memory is the
+    same in each step, and ops that take longer than the file, whatever the clock says.
+    """
+    monkeypatch.setattr(recipes, "usual", lambda kind, seconds: 1.0)
+    monkeypatch.setattr(spill, "_mixed", lambda rate, nbytes, seconds: rate)
+    with config.using(threads=1):
+        yield
 
 
 class Deep(torch.nn.Module):
@@ -38,6 +60,7 @@ class Deep(torch.nn.Module):
         return x
 
 
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("otherwise", [set(), {9}, {8, 10, 12}])
 def test_with_a_file_what_went_goes_again(otherwise: set[int]) -> None:
     """And nothing is known of any other storage; whatever comes else is made room for."""
@@ -96,6 +119,7 @@ def test_scratch_memory_that_was_not_there_before_becomes_part_of_what_goes() ->
     assert train(6 * MIB) == train(None)
 
 
+@pytest.mark.usefixtures("steady")
 def test_what_is_smaller_has_its_part_in_what_goes_again() -> None:
     """Storages of 384 KiB between those by which a program is known to repeat."""
     x = torch.randn(1024, 128)
@@ -176,6 +200,7 @@ def test_no_tensor_keeps_an_array_over_what_goes_in_a_period_to_come() -> None:
     assert [t._storage.loose for t in both] == [False, False]
 
 
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("otherwise", [set(), {7}, {7, 9, 11, 13}])
 def test_what_went_goes_again_while_the_program_repeats(otherwise: set[int]) -> None:
     """Without a search, and noted is what is needed; until it does something else."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,40 @@ def test_what_a_waiting_input_is_made_of_goes_before_a_convolutions_result_is_th
         made = torch.cat([x])
         result = second(norm(made).relu())
         assert result.detach().numpy().tobytes() == wanted
+
+
+OPS: dict[str, Callable[[Any], Any]] = {
+    "cat": lambda y: torch.cat([y[8:], y[:8]]),
+    "cumsum": lambda y: y.cumsum(1),
+    "logcumsumexp": lambda y: y.logcumsumexp(1),
+    "roll": lambda y: y.roll(3, 2),
+    "flip": lambda y: y.flip(2),
+    "repeat": lambda y: y.repeat(1, 1, 1, 1),
+    "unfold": lambda y: F.unfold(y, 1),
+    "avg_pool2d": lambda y: F.avg_pool2d(y, 3, 1, 1),
+    "attention": lambda y: F.scaled_dot_product_attention(y, y, y),
+    "softmax": lambda y: y.softmax(1),
+    "index": lambda y: y[torch.arange(16)],
+    "index_select": lambda y: y.index_select(0, torch.arange(16)),
+    "gather": lambda y: y.gather(1, torch.arange(16).view(16, 1, 1, 1).expand(16, 16, 64, 64)),
+}
+
+
+@pytest.mark.parametrize("spill", [False, True])
+@pytest.mark.parametrize("name", OPS)
+def test_what_an_op_reads_is_there_before_there_is_room_for_its_result(
+    name: str, spill: bool
+) -> None:
+    torch.manual_seed(0)
+    norm, x = torch.nn.BatchNorm2d(16), torch.randn(16, 16, 64, 64)  # 4 MiB, as each result
+    with torch.no_grad():
+        wanted = OPS[name](norm(x).relu()).numpy().tobytes()
+        with torch.memory.budget(full() + 9 * MIB, spill=spill):
+            made = torch.cat([x])
+            y = norm(made).relu()
+            result = OPS[name](y)
+            del made, y
+            assert result.numpy().tobytes() == wanted
 
 
 def test_partial_sums_of_a_convolutions_weights_count() -> None:

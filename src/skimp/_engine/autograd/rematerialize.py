@@ -187,7 +187,10 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         ):
             return None
         if isinstance(value, Tensor):
-            lean(value._storage)  # else the new deferred expression would keep what that one keeps
+            source = value._storage
+            if source.block is None and source.deferred is None and not value._hollow:
+                return None  # away, within a budget: it would be brought back for this
+            lean(source)  # else the new deferred expression would keep what that one keeps
         values.append(value)
     with modes.no_grad():
         made = rule.rematerialize(*values)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.dispatch.row import Form, Op
 from skimp._engine.tensor.tensor import Tensor
 
 SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
@@ -61,6 +62,23 @@ def reading(args: Iterable[Any], read: Read) -> bool:
         read.sizes.append(size)
         read.nbytes += size
     return True
+
+
+def may_be_in_place(form: Form) -> bool:
+    """Whether calls of a form that is not `name_` write to their first argument if told so."""
+    return not form.writes and "inplace" in _names(form.op)
+
+
+def is_in_place(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call writes to its first argument."""
+    if form.writes or not may_be_in_place(form):
+        return form.writes
+    at = _names(form.op).index("inplace")
+    return bool(args[at] if len(args) > at else kwargs.get("inplace"))
+
+
+def _names(op: Op) -> list[str]:
+    return [name for name, _, _ in op.parameters]
 
 
 def states(found: Iterable[Any]) -> list[int]:

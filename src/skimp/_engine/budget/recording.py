@@ -20,7 +20,7 @@ from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.filling import AS_IS, as_it_was, here
 from skimp._engine.budget.quick import quick
-from skimp._engine.budget.reading import SIMPLE, Read, reading, states
+from skimp._engine.budget.reading import SIMPLE, Read, is_in_place, may_be_in_place, reading, states
 from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
@@ -43,11 +43,11 @@ class Recording:
 
     def concerns(self, call: Call) -> bool:
         """All but what computes nothing; inside a call that is noted, what draws or is cast."""
-        return self._sort_of(call.form) != _PASSED
+        return self._sort_of(call.form, call.args, call.kwargs) != _PASSED
 
     def run(self, call: Call) -> Any:
         """The call; its results know afterwards how they were made."""
-        if call.form.writes:
+        if is_in_place(call.form, call.args, call.kwargs):
             return _writing(call)
         if call.op.makes:
             return filling.make(call)
@@ -57,7 +57,7 @@ class Recording:
 
     def note(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no other transform concerns, by the quick way."""
-        sort = self._sort_of(form)
+        sort = self._sort_of(form, args, kwargs)
         if sort == _PASSED:
             op = form.op  # the short way of a composite one is made of no ops, which would be noted
             short = op.kind == "view" or op.looks or (here.inside and not op.composite)
@@ -67,7 +67,7 @@ class Recording:
         call = Call(form, args, kwargs, BUDGET, True)
         return _writing(call) if sort == _WRITING else filling.make(call)
 
-    def _sort_of(self, form: Form) -> int:
+    def _sort_of(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """How a call of a form is to be noted, now."""
         if self._ready is not None and not self._ready():
             return _PASSED
@@ -81,17 +81,21 @@ class Recording:
         budget: Any = host.budget
         if budget is not None and budget.repetition.started != budget.repetition.at:
             _begins(budget.repetition)
+        if sort & _ASKING:
+            return _WRITING if is_in_place(form, args, kwargs) else sort & ~_ASKING
         return sort & ~_DRAWING
 
 
-# how a call is noted: not, as an op and its arguments, as a write, as a maker; whether it draws
-_PASSED, _NOTED, _WRITING, _MAKING, _DRAWING = 0, 1, 2, 3, 4
+# how a call is noted: not, as an op, as a write, as a maker; whether it draws; may say it writes
+_PASSED, _NOTED, _WRITING, _MAKING, _DRAWING, _ASKING = 0, 1, 2, 3, 4, 8
 _sorts: Final[dict[Form, int]] = {}
 
 
 def _sort(form: Form) -> int:
     op = form.op
     draws = _DRAWING if hasattr(op.raw, "draws") else 0
+    if op.row is not None and not draws and may_be_in_place(form):
+        return _ASKING | (_PASSED if op.composite else _NOTED)
     if op.composite:  # its parts are noted
         return draws | (_WRITING if form.writes else _MAKING if op.makes else _PASSED)
     if op.looks or op.kind == "view" or draws:
@@ -399,7 +403,7 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, R
     if type(target) not in ORDINARY or target._hollow:
         return None
     s = target._storage
-    if type(s) is not Evictable or s.recipe is None or s.deferred is not None:
+    if type(s) is not Evictable or (s.recipe is None and s.deferred is None):
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
@@ -429,7 +433,7 @@ def _written(call: Call, s: Evictable, recipe: recipes.Called, read: Read) -> An
     before = states(others)
     result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read.nbytes)
     s.settled = True
-    same = s.recipe is None and here.again and states(others) == before
+    same = s.recipe is None and s.deferred is None and here.again and states(others) == before
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])

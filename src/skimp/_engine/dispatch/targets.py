@@ -4,7 +4,7 @@ a checked `out=`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -26,9 +26,12 @@ from skimp.config import config
 Ints = tuple[int, ...]
 
 
-def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tuple[Tensor, Array]:
+def blank(
+    shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None, reads: Iterable[Tensor] = ()
+) -> tuple[Tensor, Array]:
     """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
-    through.
+    through. `reads`: what is looked at as arrays. It is there before there is room for the result,
+    beside which what it is made of may have none, and does not go for that.
     """
     nbytes = layouts.numel(shape) * dtype.itemsize
     if nbytes < POOLED:
@@ -41,6 +44,7 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
             turned = as_it_lies(array, dtype)
             turned._skimp_layout = layout
             return turned, array
+    _held = [t._storage.flat() for t in reads]
     if strides is None:
         s = storages.empty(nbytes)
         flat = s._flat
@@ -99,7 +103,7 @@ def target(
     if out is None:
         if inputs and inputs[0]._hollow:
             return meta.empty(shape, dtype, strides), None
-        return blank(shape, dtype, strides)
+        return blank(shape, dtype, strides, (t for t in inputs if not _is_poured(t)))
     was_empty = 0 in out.shape
     outs.resize_out(name, out, shape)
     if was_empty and strides is not None:
@@ -109,6 +113,14 @@ def target(
         out._skimp_bump()
         return out, None
     return out, out._skimp_writable()
+
+
+def _is_poured(t: Tensor) -> bool:
+    """Whether a tensor is an expression, and all of it, so that it need never be an array."""
+    if t._storage.deferred is None:
+        return False
+    layout = t._skimp_layout_of()
+    return layouts.numel(layout.shape) * t._dtype.itemsize == len(t._storage)
 
 
 def pour(source: Tensor, into: Array) -> None:

@@ -331,7 +331,7 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
     strides = where.strides(input._skimp_layout_of())
     if input._hollow:
         return meta.empty(where.result, input._dtype, strides)
-    result, target = blank(where.result, input._dtype, strides)
+    result, target = blank(where.result, input._dtype, strides, (input,))
     if target.size:
         _read(bits(target), bits(input._skimp_array()), where)
     return result

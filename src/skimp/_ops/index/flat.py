@@ -71,7 +71,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     where = _flat_index("take", index, input.numel())
     if input._hollow:
         return meta.empty(index.shape, input._dtype)
-    result, target = blank(tuple(index.shape), input._dtype)
+    result, target = blank(tuple(index.shape), input._dtype, None, (input,))
     source, into = bits(input._skimp_array()), bits(target)
     if not into.size:
         return result

@@ -174,7 +174,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                 )
     if input._hollow:
         return meta.empty(index.shape, input._dtype)
-    result, target = blank(tuple(index.shape), input._dtype)
+    result, target = blank(tuple(index.shape), input._dtype, None, (input, index))
     if target.size:
         where = index._skimp_array()
         check_inside(where, dim, _sizes(input)[dim])

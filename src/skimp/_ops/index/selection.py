@@ -168,7 +168,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     found = (*shape[:dim], where.size, *shape[dim + 1 :])
     if input._hollow:
         return meta.empty(found, input._dtype)
-    result, target = blank(found, input._dtype)
+    result, target = blank(found, input._dtype, None, (input,))
     if target.size:
         source = bits(input._skimp_array())
         if not take_slices(bits(target), source, dim, where):

@@ -56,7 +56,8 @@ def _result(query: Any, key: Any, value: Any, kept: Any) -> tuple[Tensor, Array]
     strides = shapes.attention_strides(query, key, value, kept)
     a = query._np
     if a is None or strides is None or 0 in a.strides:
-        return blank((*shape_of(query)[:-1], shape_of(value)[-1]), query._dtype, strides)
+        shape = (*shape_of(query)[:-1], shape_of(value)[-1])
+        return blank(shape, query._dtype, strides, (query, key, value))
     array = bare.empty_like(a)
     made = as_it_lies(array, query._dtype)
     if 1 in a.shape:  # of which NumPy's strides may be any
@@ -80,10 +81,11 @@ def _back(
     if modes.state.grad or g._hollow:
         return in_ops_back(g, query, key, value, mask, causal, scale, kept, grow)
     turned = shapes.in_one_pass(query, key, value, kept)
+    kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
+    gradient = g._skimp_array()
     made = [_gradient_of(t, turned) for t in (query, key, value)]
     a = described(query._dtype, _whole(query, key), mask, causal, scale, kept, grow)
-    kept_arrays = [t._skimp_array() for t in (query, key, value, result0, result1)]
-    attend.backward(g._skimp_array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
+    attend.backward(gradient, tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 

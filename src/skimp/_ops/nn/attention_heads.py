@@ -140,8 +140,8 @@ def _back(
     q, k, v = _split([t._skimp_array() for t in parts], heads, batch_first)
     whole, e = (*q.shape[:-1], k.shape[2]), q.shape[3]
     a = described(g0._dtype, whole, mask, causal, 1.0 / math.sqrt(e), kept, grow)
-    made = [blank(shape_of(t), t._dtype) for t in parts]
     g, out = [_by_head(t._skimp_array(), q.shape) for t in (g0, result0)]
+    made = [blank(shape_of(t), t._dtype) for t in parts]
     into = _split([array for _, array in made], heads, batch_first)
     attend.backward(g, (q, k, v, out, result1._skimp_array()), tuple(into), a)
     return (*[t for t, _ in made], None, None)[:3]

@@ -37,7 +37,7 @@ def _along(input: Any, dim: int, size: int, last: bool) -> tuple[Any, Array, Arr
         strides = channels_last_strides(shape)
     elif own is None or not own.flags.c_contiguous:
         strides = formats.suggested_strides(input, shape)
-    result, target = blank(shape, input._dtype, strides)
+    result, target = blank(shape, input._dtype, strides, (input,))
     source = input._skimp_array()
     if strides is None:
         return result, source, target, dim

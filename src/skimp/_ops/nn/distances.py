@@ -93,7 +93,7 @@ _CDIST = Rule(
 @hidden(rule=_CDIST, batch=batching.dims.MATRICES, meta=shapes.cdist)
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
-    made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
+    made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype, None, (x1, x2))
     a = shaping.broadcast(x1._skimp_array(), (*batch, *x1.shape[-2:]))
     b = shaping.broadcast(x2._skimp_array(), (*batch, *x2.shape[-2:]))
     for where in np.ndindex(*batch):

@@ -164,7 +164,7 @@ def lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool
     numbers = numbers_of(indices, weight.shape[0])
     if weight._hollow:
         return meta.empty((*indices.shape, *weight.shape[1:]), weight._dtype)
-    result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
+    result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype, None, (weight,))
     if target.size:
         np.take(
             weight._skimp_array(),

@@ -78,7 +78,7 @@ def _back(g: Any, pool: Pool) -> Any:
 def _unfold(input: Any, pool: Pool) -> Any:
     n, c = shape_of(input)[:2]
     taps = len(pool.taps)
-    result, target = blank((n, c * taps, math.prod(pool.out)), input._dtype)
+    result, target = blank((n, c * taps, math.prod(pool.out)), input._dtype, None, (input,))
     windows.columns(planes(input, 2), target.reshape(n * c, taps, *pool.out), pool)
     return result
 
@@ -91,7 +91,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
 def _fold(input: Any, pool: Pool) -> Any:
     (n, c, _), taps = shape_of(input), len(pool.taps)
     c //= taps
-    result, target = blank((n, c, *pool.size), input._dtype)
+    result, target = blank((n, c, *pool.size), input._dtype, None, (input,))
     columns = planes(input, 2).reshape(n * c, taps, *pool.out)
     windows.columns_back(columns, target.reshape(n * c, *pool.size), pool)
     return result

@@ -157,7 +157,7 @@ def _read_meta(input: Any, grid: Any, how: Reading) -> Any:
 )
 def _read(input: Any, grid: Any, how: Reading) -> Any:
     """The image at the points of the grid."""
-    result, target = blank(_seen_shape(input, grid), input._dtype)
+    result, target = blank(_seen_shape(input, grid), input._dtype, None, (input, grid))
     if target.size:
         sampling.read(_flat(input), _places(grid), how, _run(target))
     return result

@@ -85,13 +85,16 @@ def _given(t: Any, nd: int, last: bool) -> Array:
     return array
 
 
-def _made(like: Any, sizes: Ints, last: bool, dtype: Any = None) -> tuple[Any, Array]:
+def _made(
+    like: Any, sizes: Ints, last: bool, dtype: Any = None, reads: tuple[Any, ...] = ()
+) -> tuple[Any, Array]:
     """A blank result of the sizes, and its array as kernels take it."""
     nd = len(sizes)
     shape = (*shape_of(like)[:-nd], *sizes)
     if last:
-        return blank(shape, dtype or like._dtype, layouts.channels_last_strides(shape))
-    result, target = blank(shape, dtype or like._dtype)
+        strides = layouts.channels_last_strides(shape)
+        return blank(shape, dtype or like._dtype, strides, reads)
+    result, target = blank(shape, dtype or like._dtype, None, reads)
     return result, target.reshape(math.prod(shape[: len(shape) - nd]), *sizes)
 
 
@@ -99,7 +102,7 @@ def _written(
     kernel: Any, given: tuple[Any, ...], sizes: Ints, last: bool, *more: Any, dtype: Any = None
 ) -> Any:
     """A result of the sizes that a kernel of tensors writes."""
-    result, target = _made(given[0], sizes, last, dtype)
+    result, target = _made(given[0], sizes, last, dtype, given)
     kernel(*[_given(t, len(sizes), last) for t in given], target, *more)
     return result
 

@@ -135,19 +135,16 @@ def of_w_ih(grads: Array, input: Any, needs: Any) -> Any:
     return made
 
 
-def of_w_hh(
-    grads: Array, out: Array | None, h0: Array, reverse: bool, like: Any, needs: Any
-) -> Any:
-    """The gradient of w_hh from those of the gates behind the hidden part, and the results of more
-    steps than one."""
+def of_w_hh(grads: Array, out: Any, h0: Array, reverse: bool, like: Any, needs: Any) -> Any:
+    """The gradient of w_hh from those of the gates behind the hidden part, and the results."""
     if "w_hh" not in needs:
         return None
     first, rest, before = (-1, slice(None, -1), slice(1, None)) if reverse else (
         0, slice(1, None), slice(None, -1))  # fmt: skip
     made, into = blank((grads.shape[-1], h0.shape[-1]), like._dtype)
     multiply(grads[first].T, h0, out=into)
-    if out is not None and len(out) > 1:
-        into += multiply(rows(grads[rest]).T, rows(out[before]))
+    if len(grads) > 1:
+        into += multiply(rows(grads[rest]).T, rows(out._skimp_array()[before]))
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.last_reader import is_last_reader
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -76,8 +77,7 @@ def _back(
     d = resets = None
     if is_last_reader(result1) and is_last_reader(result2):
         d, resets = place_of(result1), result2._skimp_writable()
-    g, gates, hidden, out = [t._skimp_array() for t in (g0, result1, result2, result0)]
-    return _gradients(given, g, (gates, hidden, out), reverse, needs, d, resets)
+    return _gradients(given, g0, (result1, result2, result0), reverse, needs, d, resets)
 
 
 def _step_back(
@@ -118,24 +118,28 @@ def _add_product(a: Array, b: Array, into: Array) -> None:
 
 
 def _gradients(
-    given: Any, g: Array, made: tuple[Array, Array, Array | None], reverse: bool, needs: Any,
-    d: Array | None = None, resets: Array | None = None,
+    given: Any, g: Any, made: tuple[Any, Any, Any], reverse: bool, needs: Any,
+    d: Array | None, resets: Array | None,
 ) -> Any:  # fmt: skip
     """`d`: where the gradients of the gates go, if they take the gates' place; then the resets go
-    to `resets`, that of the hidden parts."""
+    to `resets`, that of the hidden parts. Each tensor lends its array for as long as that is read,
+    so that within a budget it may go before and after."""
     (input, h0, w_ih, w_hh, _, _), (gates, hidden, out) = given, made
-    time, _, batch, n = gates.shape
+    time, _, batch, n = shape_of(gates)
     if d is None:
         _held, d = blank((time, batch, 3 * n), input._dtype)  # counted until it goes
     dh = np.zeros((batch, n), d.dtype)
     way = slice(None, None, -1 if reverse else 1)
     first = h0._skimp_array()
-    kept = gates[way], hidden[way], None if out is None else out[way], first
-    to = None if resets is None else resets[way]
-    quietly(_steps_back, d[way], dh, g[way], kept, to, w_hh._skimp_array())
+    quietly(
+        _steps_back, d[way], dh, g._skimp_array()[way],
+        (*[t._skimp_array()[way] for t in (gates, hidden, out)], first),
+        None if resets is None else resets[way], w_hh._skimp_array(),
+    )  # fmt: skip
     dw_ih, of_ih = of_w_ih(d, input, needs), of_bias(d, "b_ih", input, needs)
     dx = input_back(d, w_ih, input, needs)
-    d[..., 2 * n :] *= gates[:, 0] if resets is None else resets  # those behind the hidden part now
+    # those behind the hidden part now
+    d[..., 2 * n :] *= gates._skimp_array()[:, 0] if resets is None else resets
     dw_hh = of_w_hh(d, out, first, reverse, input, needs)
     return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_bias(d, "b_hh", input, needs)
 

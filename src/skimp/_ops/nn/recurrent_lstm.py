@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.last_reader import is_last_reader
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -80,9 +81,7 @@ def _back(
         cell = partial(_in_ops, reverse=reverse)
         return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
     d = place_of(result2) if is_last_reader(result2) else None
-    gates, cells, out = [t._skimp_array() for t in (result2, result3, result0)]
-    g = None if g0 is None else g0._skimp_array()
-    return _gradients(given, g, g1, (gates, cells, out), reverse, needs, d)
+    return _gradients(given, (g0, g1), (result2, result3, result0), reverse, needs, d)
 
 
 def _step_back(
@@ -122,12 +121,13 @@ def _gates_back(d: Array, dh: Array | None, dc: Array | None, kept: Kept, into: 
 
 
 def _gradients(
-    given: Any, g: Array | None, g1: Any, made: tuple[Array, Array, Array | None], reverse: bool,
-    needs: Any, d: Array | None = None,
+    given: Any, grads: tuple[Any, Any], made: tuple[Any, Any, Any], reverse: bool, needs: Any,
+    d: Array | None,
 ) -> Any:  # fmt: skip
-    """`d`: where the gradients of the gates go, if they take the gates' place."""
-    (input, h0, c0, w_ih, w_hh, _, _), (gates, cells, out) = given, made
-    time, _, batch, n = gates.shape
+    """`d`: where the gradients of the gates go, if they take the gates' place. Each tensor lends
+    its array for as long as that is read, so that within a budget it may go before and after."""
+    (input, h0, c0, w_ih, w_hh, _, _), (gates, cells, out), (g, g1) = given, made, grads
+    time, _, batch, n = shape_of(gates)
     if d is None:
         _held, d = blank((time, batch, 4 * n), input._dtype)  # counted until it goes
     dh, dc = np.zeros((batch, n), d.dtype), np.zeros((batch, n), d.dtype)
@@ -135,9 +135,11 @@ def _gradients(
     if g1 is not None:
         dc += g1._skimp_array()
     way = slice(None, None, -1 if reverse else 1)
-    kept = gates[way], cells[way], c0._skimp_array()
-    g = None if g is None else g[way]
-    dc = quietly(_steps_back, d[way], dh, before, dc, g, kept, w_hh._skimp_array())
+    dc = quietly(
+        _steps_back, d[way], dh, before, dc, None if g is None else g._skimp_array()[way],
+        (gates._skimp_array()[way], cells._skimp_array()[way], c0._skimp_array()),
+        w_hh._skimp_array(),
+    )  # fmt: skip
     dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input, needs)
     dw_ih = of_w_ih(d, input, needs)
     dx = input_back(d, w_ih, input, needs)

@@ -84,7 +84,8 @@ def _back(
     dh = np.zeros(out.shape[1:], d.dtype)
     way = slice(None, None, -1 if reverse else 1)
     quietly(_steps_back, d[way], dh, g[way], out[way], w_hh._skimp_array(), relu)
-    dw_hh = of_w_hh(d, out, first, reverse, input, needs)
+    del out, g  # within a budget they may go
+    dw_hh = of_w_hh(d, result, first, reverse, input, needs)
     dw_ih = of_w_ih(d, input, needs)
     dx = input_back(d, w_ih, input, needs)
     return dx, tensor(dh, input), dw_ih, dw_hh, *of_biases(d, input, needs)

@@ -92,7 +92,7 @@ def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
         refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
     if input._hollow:
         return meta.like(input, kind)
-    result, target = blank(tuple(input.shape), kind)
+    result, target = blank(tuple(input.shape), kind, None, (input,))
     if target.size:
         scan(input._skimp_array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
     return result
@@ -299,7 +299,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
             return getattr(return_types, name)(  # type: ignore[no-any-return]
                 meta.like(input), meta.like(input, dtypes.int64)
             )
-        values, into = blank(tuple(input.shape), input._dtype)
+        values, into = blank(tuple(input.shape), input._dtype, None, (input,))
         indices, at = blank(tuple(input.shape), dtypes.int64)
         if not input.ndim:
             into[...], at[...] = input._skimp_array(), 0
@@ -452,7 +452,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     if input._hollow:
         return meta.like(input)
-    result, target = blank(tuple(input.shape), input._dtype)
+    result, target = blank(tuple(input.shape), input._dtype, None, (input,))
     if target.size:
         scan(
             input._skimp_array(),

@@ -87,7 +87,7 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
         return return_types.sort(  # type: ignore[no-any-return]
             meta.empty(shape, input._dtype, strides), meta.empty(shape, dtypes.int64, strides)
         )
-    values, into = blank(shape, input._dtype, strides)
+    values, into = blank(shape, input._dtype, strides, (input,))
     indices, at = blank(shape, dtypes.int64, strides)
     if into.size:
         _sort_into(input._skimp_array(), dim, descending, into, at)
@@ -232,7 +232,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         return return_types.topk(  # type: ignore[no-any-return]
             meta.empty(kept, input._dtype), meta.empty(kept, dtypes.int64)
         )
-    values, into = blank(kept, input._dtype)
+    values, into = blank(kept, input._dtype, None, (input,))
     indices, at = blank(kept, dtypes.int64)
     if into.size:
         _pick(input._skimp_array(), dim, into, at, lambda block: ranks.best(block, k, largest))
@@ -264,7 +264,7 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
     if input._hollow:
         kept = kept if keepdim or not shape else (*shape[:dim], *shape[dim + 1 :])
         return meta.empty(kept, input._dtype), meta.empty(kept, dtypes.int64)
-    values, into = blank(kept, input._dtype)
+    values, into = blank(kept, input._dtype, None, (input,))
     indices, at = blank(kept, dtypes.int64)
     if into.size:
         _pick(input._skimp_array(), dim, into, at, choose)

@@ -160,7 +160,8 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array, shares: bool = Fal
     if input._hollow:
         layouts.normalize_dim(dim, input.ndim)
         return meta.like(input)
-    result, target = blank(tuple(input.shape), input._dtype)
+    by_rows = sides(tuple(input.shape), layouts.normalize_dim(dim, input.ndim))[2] == 1
+    result, target = blank(tuple(input.shape), input._dtype, None, () if by_rows else (input,))
     whole = shares or loops(input._dtype.np) is not None
     over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target, shares=whole)
     return result

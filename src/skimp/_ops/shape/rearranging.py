@@ -110,7 +110,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     for step, dim in zip(steps, along, strict=True):
         d = layouts.normalize_dim(dim, len(shape))
         by[d] = by.get(d, 0) + step
-    made, into = blank(shape, input._dtype, suggested_strides(input, shape))
+    made, into = blank(shape, input._dtype, suggested_strides(input, shape), (input,))
     _roll_into(into, input._skimp_array(), by)
     return made
 
@@ -179,7 +179,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     strides = layouts.empty_like_strides(input._skimp_layout_of())
     if input._hollow:
         return meta.empty(input.shape, input._dtype, strides)
-    made, into = blank(tuple(input.shape), input._dtype, strides)
+    made, into = blank(tuple(input.shape), input._dtype, strides, (input,))
     copy(into, input._skimp_array()[steps])
     return made
 
@@ -294,7 +294,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     layouts.check_shape(shape)
     if input._hollow:
         return meta.empty(shape, input._dtype)
-    made, into = blank(shape, input._dtype)
+    made, into = blank(shape, input._dtype, None, (input,))
     if 0 not in shape:
         pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
         ones = [n for size in sizes for n in (1, size)]

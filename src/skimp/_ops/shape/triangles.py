@@ -187,7 +187,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         shape.insert(d, size)
     if input._hollow:
         return meta.empty(shape, input._dtype)
-    made, into = blank(tuple(shape), input._dtype)
+    made, into = blank(tuple(shape), input._dtype, None, (input,))
     into[...] = 0
     n = input.shape[-1]
     if n:
@@ -221,7 +221,7 @@ def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
     if view._hollow:
         return meta.empty(view.shape, input._dtype)
-    made, into = blank(tuple(view.shape), input._dtype)
+    made, into = blank(tuple(view.shape), input._dtype, None, (input,))
     copy(into, view._skimp_array())
     return made
 
@@ -338,7 +338,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     strides = suggested_strides(input, shape)
     if input._hollow:
         return meta.empty(shape, input._dtype, strides)
-    made, into = blank(shape, input._dtype, strides)
+    made, into = blank(shape, input._dtype, strides, (input,))
     each = channels // groups
     source = input._skimp_array().reshape(batch, groups, each, *rest)
     copy(into.reshape(batch, each, groups, *rest), source.swapaxes(1, 2))
