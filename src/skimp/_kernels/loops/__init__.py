@@ -7,8 +7,8 @@ itself, so that bits are NumPy's, but where a docstring says that sums are in la
 from skimp._kernels.loops.attention import attended, attended_back
 from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
-from skimp._kernels.loops.layer_norm import normalized, normalized_back
-from skimp._kernels.loops.losses import class_gradients, class_losses
+from skimp._kernels.loops.layer_norm import made_normalized, normalized, normalized_back
+from skimp._kernels.loops.losses import class_gradients, class_losses, made_class_losses
 from skimp._kernels.loops.masks import filled, held, kept, passed
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import normals
@@ -31,6 +31,10 @@ from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm
 from skimp._kernels.loops.softmax import (
     log_softmaxes,
     log_softmaxes_back,
+    made_log_softmaxes,
+    made_log_softmaxes_back,
+    made_softmaxes,
+    made_softmaxes_back,
     softmaxes,
     softmaxes_back,
 )
@@ -40,10 +44,12 @@ from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufun
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
     "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
-    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
-    "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held", "kept",
+    "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
+    "made_class_losses", "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized",
+    "made_softmaxes", "made_softmaxes_back", "momentum", "normalized", "normalized_back", "normals",
+    "normed", "normed_back", "passed", "pooled", "pooled_back", "products", "ran", "reduction",
+    "rmsprop", "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes",
+    "softmaxes_back", "sparse_adam", "squares", "stack", "stays", "summed", "topped", "totals",
+    "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip

@@ -56,8 +56,17 @@ cdef extern from *:
     int _whole_of "skimp_whole_of" (float x) noexcept nogil
     float _float_of "skimp_float_of" (int bits) noexcept nogil
 
-cdef extern from "bare.h":
-    object bare_aligned(object x)
-    object bare_kept(object x, int dims, int ones)
-    Py_ssize_t bare_size(object x)
-    float* bare_floats(object x)
+cdef extern from "rows.h":
+    object rows_aligned(object x)
+    bint rows_is_alike(object x, object like)
+    bint rows_is_size(object x, Py_ssize_t n)
+    bint rows_are_classes(object x, object of)
+    long long* rows_places(object x)
+    bint rows_is_row(object x, Py_ssize_t n)
+    Py_ssize_t rows_width(object x, object dim) except -1
+    object rows_like(object x)
+    object rows_kept(object x, int dims, int ones)
+    Py_ssize_t rows_size(object x)
+    float* rows_floats(object x)
+    float* rows_row(object x)
+    object rows_per_row(object x)

@@ -325,7 +325,8 @@ def _quick_layer_norm(
     if found is None:
         return None
     if not (needed and modes.state.grad):
-        return fresh(found[0].reshape(a.shape), input._dtype)
+        y = found[0]
+        return fresh(y if y.ndim == a.ndim else y.reshape(a.shape), input._dtype)
     made = as_tensors(found, a.shape, input._dtype)
     _RECORDED.record(made, input, shape, weight, bias, eps)
     return made[0]

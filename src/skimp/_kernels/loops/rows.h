@@ -1,0 +1,100 @@
+/* Small arrays of float32 whose rows a loop goes through in one call: what is asked of them, which
+   takes Python several attributes each, and new arrays like them. */
+
+#include "bare.h"
+
+#define ROWS_MOST 8192 /* elements: more are done without the interpreter's lock */
+
+/* A new array of the first dims of one of float32 that has no gaps and is not empty, and so many
+   dims of size 1 behind them. */
+static PyObject *rows_kept(PyObject *o, int dims, int ones) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    npy_intp shape[NPY_MAXDIMS];
+    int i;
+    if (bare_begin() < 0) return NULL;
+    if (!PyArray_CheckExact(o) || PyArray_TYPE(x) != NPY_FLOAT || !PyArray_ISCARRAY_RO(x) ||
+        !PyArray_SIZE(x) || dims < 0 || dims > PyArray_NDIM(x) || ones < 0 ||
+        dims + ones > NPY_MAXDIMS) {
+        PyErr_SetString(PyExc_ValueError, "sums: expected float32 without gaps, and its dims");
+        return NULL;
+    }
+    for (i = 0; i < dims + ones; i++) shape[i] = i < dims ? PyArray_DIM(x, i) : 1;
+    return PyArray_EMPTY(dims + ones, shape, NPY_FLOAT, 0);
+}
+
+static inline int rows_is_floats(PyObject *o) {
+    return bare_is_dense(o) && PyArray_TYPE((PyArrayObject *)o) == NPY_FLOAT;
+}
+
+/* Whether it is a row of so many float32 without gaps, or None. */
+static int rows_is_row(PyObject *o, Py_ssize_t n) {
+    return o == Py_None || (rows_is_floats(o) && PyArray_NDIM((PyArrayObject *)o) == 1 &&
+                            PyArray_DIM((PyArrayObject *)o, 0) == n);
+}
+
+/* How long the rows along a dim are, if that is the last of a small array of float32 without gaps;
+   0 of any other, -1 with an error. */
+static Py_ssize_t rows_width(PyObject *o, PyObject *dim) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    int at, last;
+    if (bare_begin() < 0) return -1;
+    if (!rows_is_floats(o) || !bare_int(dim, &at)) return 0;
+    last = PyArray_NDIM(x) - 1;
+    if (last < 0 || (at != -1 && at != last) || PyArray_SIZE(x) >= ROWS_MOST) return 0;
+    return PyArray_SIZE(x) ? PyArray_DIM(x, last) : 0;
+}
+
+/* Whether it is another of float32 without gaps, in the same shape. */
+static int rows_is_alike(PyObject *o, PyObject *as) {
+    PyArrayObject *x = (PyArrayObject *)o, *like = (PyArrayObject *)as;
+    return rows_is_floats(o) && PyArray_NDIM(x) == PyArray_NDIM(like) &&
+           bare_is_one_shape(PyArray_DIMS(x), PyArray_DIMS(like), PyArray_NDIM(x));
+}
+
+/* Whether it is a tuple of this size alone. */
+static int rows_is_size(PyObject *o, Py_ssize_t n) {
+    int size;
+    return PyTuple_Check(o) && PyTuple_GET_SIZE(o) == 1 &&
+           bare_int(PyTuple_GET_ITEM(o, 0), &size) && size == n;
+}
+
+/* Whether it has a whole number without gaps for each row of a matrix. */
+static int rows_are_classes(PyObject *o, PyObject *of) {
+    PyArrayObject *x = (PyArrayObject *)o, *rows = (PyArrayObject *)of;
+    return bare_is_dense(o) && PyArray_TYPE(x) == NPY_INT64 && PyArray_NDIM(x) == 1 &&
+           PyArray_NDIM(rows) == 2 && PyArray_DIM(x, 0) == PyArray_DIM(rows, 0);
+}
+
+static long long *rows_places(PyObject *o) {
+    return (long long *)PyArray_DATA((PyArrayObject *)o);
+}
+
+/* A new array like one of float32. */
+static PyObject *rows_like(PyObject *o) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    return PyArray_EMPTY(PyArray_NDIM(x), PyArray_DIMS(x), NPY_FLOAT, 0);
+}
+
+/* An array as it is, or a copy where only its memory does not lie as C wants it: of what was read
+   from a file's bytes. */
+static PyObject *rows_aligned(PyObject *o) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    if (bare_begin() < 0) return NULL;
+    if (!PyArray_CheckExact(o) || PyArray_TYPE(x) != NPY_FLOAT || PyArray_ISALIGNED(x) ||
+        !PyArray_IS_C_CONTIGUOUS(x)) {
+        Py_INCREF(o);
+        return o;
+    }
+    return PyArray_FromArray(x, NULL, NPY_ARRAY_CARRAY_RO);
+}
+
+/* A new array of one number for each row along the last dim. */
+static PyObject *rows_per_row(PyObject *o) {
+    return rows_kept(o, PyArray_NDIM((PyArrayObject *)o) - 1, 1);
+}
+
+static Py_ssize_t rows_size(PyObject *o) { return PyArray_SIZE((PyArrayObject *)o); }
+
+static float *rows_floats(PyObject *o) { return (float *)PyArray_DATA((PyArrayObject *)o); }
+
+static float *rows_row(PyObject *o) { return o == Py_None ? NULL : rows_floats(o); }
