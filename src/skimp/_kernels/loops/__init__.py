@@ -4,6 +4,7 @@ slowly, which is how tests compare them with what they stand for. Each operation
 itself, so that bits are NumPy's, but where a docstring says that sums are in lanes.
 """
 
+from skimp._kernels.loops.along import added_along, gathered, put_along
 from skimp._kernels.loops.attention import attended, attended_back
 from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
@@ -42,14 +43,14 @@ from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
-    "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
-    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held", "kept",
-    "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "made_class_losses", "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized",
-    "made_softmaxes", "made_softmaxes_back", "momentum", "normalized", "normalized_back", "normals",
-    "normed", "normed_back", "passed", "pooled", "pooled_back", "products", "ran", "reduction",
-    "rmsprop", "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes",
-    "softmaxes_back", "sparse_adam", "squares", "stack", "stays", "summed", "topped", "totals",
-    "ufunc", "weighed", "widened", "words",
+    "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
+    "attended", "attended_back", "brain_halved", "caller", "class_gradients", "class_losses",
+    "columns", "concatenate", "dense", "filled", "floats", "gathered", "gru_back", "gru_shown",
+    "halved", "held", "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back",
+    "lstm_carried", "made_class_losses", "made_log_softmaxes", "made_log_softmaxes_back",
+    "made_normalized", "made_softmaxes", "made_softmaxes_back", "momentum", "normalized",
+    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
+    "products", "put_along", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack",
+    "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip
