@@ -927,8 +927,9 @@ def test_the_first_in_order_are_numpys_and_pytorchs(made: Any, k: int, largest: 
     assert_array_equal(values, wanted[0].numpy())
     assert_array_equal(places[[0, 3, 5]], wanted[1].numpy()[[0, 3, 5]])
     x[5, 7] = np.nan
-    room = np.empty((6, k), "f"), np.empty((6, k), np.int64)
-    assert not made.topped(x, largest, *room)
+    assert made.topped(x, k, 1, largest) is None
+    for other in ((x[:5], 10, 1), (x[:5], k, 0), (x[:5].T, k, 1), (x[:0], k, 1)):
+        assert made.topped(*other, largest) is None
 
 
 @pytest.mark.parametrize("n", [1, 2, 33, 1500])

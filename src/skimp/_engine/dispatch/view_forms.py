@@ -21,6 +21,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, alias, mark, mark_creation, mark_version
+from skimp._kernels import shaping
 from skimp.config import config
 
 _new = object.__new__
@@ -231,6 +232,9 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
     """A small row-major array, or an expanded one, broadcast to plain sizes, if the result is small
     too.
     """
+    found = shaping.expanded(a, sizes, config.small_below)
+    if found is not None:
+        return found
     if len(sizes) == 1 and type(sizes[0]) in _SIZES:
         sizes = tuple(sizes[0])
     elif not sizes:

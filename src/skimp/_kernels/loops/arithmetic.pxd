@@ -64,6 +64,12 @@ cdef extern from "rows.h":
     long long* rows_places(object x)
     bint rows_is_row(object x, Py_ssize_t n)
     Py_ssize_t rows_width(object x, object dim) except -1
+    int rows_around(object x, object dim, Py_ssize_t* around) except -1
+    object rows_first(object x, Py_ssize_t k)
+    object rows_places_like(object x)
+    object rows_new(Py_ssize_t n)
+    object rows_new_places(Py_ssize_t n)
+    unsigned int* rows_words(object x, Py_ssize_t at, Py_ssize_t n) except NULL
     object rows_like(object x)
     object rows_kept(object x, int dims, int ones)
     Py_ssize_t rows_size(object x)

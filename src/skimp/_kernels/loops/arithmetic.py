@@ -19,7 +19,7 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         """Where an array's numbers are, to be read; and to be written."""
         return x
 
-    rows_places = rows_row = _into = _read = _bits = _bytes = _doubles = _places = _of
+    rows_row = _into = _read = _bits = _bytes = _doubles = _places = _of
 
     def _table(n: Any) -> Any:
         """Room for where so many arrays are, and for so many sizes; `_released` takes it back."""
@@ -80,6 +80,39 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
     def rows_per_row(x: Any) -> Any:
         """A new array of one number for each row along the last dim."""
         return rows_kept(x, x.ndim - 1, 1)
+
+    def rows_places(x: Any) -> Any:
+        return x.reshape(-1)
+
+    def rows_around(x: Any, dim: Any, around: Any) -> Any:
+        """How many elements of float32 without gaps dims before one have, it has itself, and those
+        after it; whether it is that."""
+        if x.dtype.char != "f" or not x.flags.c_contiguous or not x.size or type(dim) is not int:
+            return False
+        if not -x.ndim <= dim < x.ndim:
+            return False
+        dim %= x.ndim
+        around[:] = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
+        return True
+
+    def rows_first(x: Any, k: Any) -> Any:
+        """A new array for the first k of each row along the last dim."""
+        return np.empty((*x.shape[:-1], k), np.float32)
+
+    def rows_places_like(x: Any) -> Any:
+        """A new array of places beside another."""
+        return np.empty(x.shape, np.int64)
+
+    def rows_new(n: Any) -> Any:
+        """A new row of so many numbers; of places."""
+        return np.empty(n, np.float32)
+
+    def rows_new_places(n: Any) -> Any:
+        return np.empty(n, np.int64)
+
+    def rows_words(x: Any, at: Any, n: Any) -> Any:
+        """Where so many of an engine's words lie, from a place on."""
+        return x[at : at + n]
 
     def rows_like(x: Any) -> Any:
         """A new array like one of float32."""

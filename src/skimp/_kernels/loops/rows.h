@@ -44,6 +44,22 @@ static Py_ssize_t rows_width(PyObject *o, PyObject *dim) {
     return PyArray_SIZE(x) ? PyArray_DIM(x, last) : 0;
 }
 
+/* How many elements of float32 without gaps dims before one have, it has itself, and those after it;
+   0 where there are none, or it is any other. */
+static int rows_around(PyObject *o, PyObject *dim, Py_ssize_t *around) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    int d, k;
+    if (bare_begin() < 0) return -1;
+    if (!rows_is_floats(o) || !bare_int(dim, &d)) return 0;
+    if (d < 0) d += PyArray_NDIM(x);
+    if (d < 0 || d >= PyArray_NDIM(x) || !PyArray_SIZE(x)) return 0;
+    around[0] = around[2] = 1;
+    around[1] = PyArray_DIM(x, d);
+    for (k = 0; k < d; k++) around[0] *= PyArray_DIM(x, k);
+    for (k = d + 1; k < PyArray_NDIM(x); k++) around[2] *= PyArray_DIM(x, k);
+    return 1;
+}
+
 /* Whether it is another of float32 without gaps, in the same shape. */
 static int rows_is_alike(PyObject *o, PyObject *as) {
     PyArrayObject *x = (PyArrayObject *)o, *like = (PyArrayObject *)as;
@@ -67,6 +83,38 @@ static int rows_are_classes(PyObject *o, PyObject *of) {
 
 static long long *rows_places(PyObject *o) {
     return (long long *)PyArray_DATA((PyArrayObject *)o);
+}
+
+/* A new array for the first k of each row along the last dim. */
+static PyObject *rows_first(PyObject *o, Py_ssize_t k) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    npy_intp shape[NPY_MAXDIMS];
+    int ndim = PyArray_NDIM(x);
+    memcpy(shape, PyArray_DIMS(x), ndim * sizeof(npy_intp));
+    shape[ndim - 1] = k;
+    return PyArray_EMPTY(ndim, shape, NPY_FLOAT, 0);
+}
+
+/* A new array of places beside another. */
+static PyObject *rows_places_like(PyObject *o) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    return PyArray_EMPTY(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64, 0);
+}
+
+/* A new row of so many numbers; of places. */
+static PyObject *rows_new(Py_ssize_t n) { return PyArray_EMPTY(1, &n, NPY_FLOAT, 0); }
+static PyObject *rows_new_places(Py_ssize_t n) { return PyArray_EMPTY(1, &n, NPY_INT64, 0); }
+
+/* Where so many of an engine's words lie, from a place on. */
+static unsigned int *rows_words(PyObject *o, Py_ssize_t at, Py_ssize_t n) {
+    PyArrayObject *x = (PyArrayObject *)o;
+    if (bare_begin() < 0) return NULL;
+    if (!bare_is_dense(o) || PyArray_TYPE(x) != NPY_UINT32 || PyArray_NDIM(x) != 1 || at < 0 ||
+        n < 0 || at > PyArray_DIM(x, 0) - n) {
+        PyErr_Format(PyExc_ValueError, "draws: expected words, of which %zd lie there", n);
+        return NULL;
+    }
+    return (unsigned int *)PyArray_DATA(x) + at;
 }
 
 /* A new array like one of float32. */

@@ -60,9 +60,8 @@ def normals(n: int, engine: Engine) -> F32 | None:
     if n < GROUP:
         return _serial(n, engine) if n else None
     if n <= draws.PART and (loops := compiled.loops()) is not None:
-        words, made = engine.seen32(n + GROUP if n % GROUP else n), np.empty(n, np.float32)
-        loops.normals(words, made, 1.0, 0.0, 1)
-        return made
+        found: F32 = loops.made_normals(*engine.place32(n + GROUP if n % GROUP else n), n)
+        return found
     start, middle = engine.at, engine.at + n
     end = middle + GROUP if n % GROUP else middle
     if end > engine.words.size:

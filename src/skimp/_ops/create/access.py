@@ -249,7 +249,7 @@ def exported(self: Tensor) -> Array:
     if a is not None and a.flags.c_contiguous and a.size:
         outsiders = s.exported or s.outsiders()  # first: nobody notes a recipe from here on
         if type(s) is Storage and s.readers is None:  # others want to know
-            return np.asarray(Exported(s, outsiders, a))
+            return shaping.kept_by(a, Exported(s, outsiders, a))
     layout, dtype = self._skimp_layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)
