@@ -928,6 +928,9 @@ def test_the_first_in_order_are_numpys_and_pytorchs(made: Any, k: int, largest: 
     assert_array_equal(places[[0, 3, 5]], wanted[1].numpy()[[0, 3, 5]])
     x[5, 7] = np.nan
     assert made.topped(x, k, 1, largest) is None
+    column, wanted = x[0][:, None], torch.tensor(x[0])[:, None].topk(k, 0, largest)
+    for one, other in zip(made.topped(column, k, 0, largest), wanted, strict=True):
+        assert_array_equal(one, other.numpy())
     for other in ((x[:5], 10, 1), (x[:5], k, 0), (x[:5].T, k, 1), (x[:0], k, 1)):
         assert made.topped(*other, largest) is None
 

@@ -65,7 +65,7 @@ cdef extern from "rows.h":
     bint rows_is_row(object x, Py_ssize_t n)
     Py_ssize_t rows_width(object x, object dim) except -1
     int rows_around(object x, object dim, Py_ssize_t* around) except -1
-    object rows_first(object x, Py_ssize_t k)
+    object rows_first(object x, object dim, Py_ssize_t k)
     object rows_places_like(object x)
     object rows_new(Py_ssize_t n)
     object rows_new_places(Py_ssize_t n)

@@ -95,9 +95,10 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
         around[:] = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
         return True
 
-    def rows_first(x: Any, k: Any) -> Any:
-        """A new array for the first k of each row along the last dim."""
-        return np.empty((*x.shape[:-1], k), np.float32)
+    def rows_first(x: Any, dim: Any, k: Any) -> Any:
+        """A new array for the first k of each row along a dim."""
+        dim %= x.ndim
+        return np.empty((*x.shape[:dim], k, *x.shape[dim + 1 :]), np.float32)
 
     def rows_places_like(x: Any) -> Any:
         """A new array of places beside another."""

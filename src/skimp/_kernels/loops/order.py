@@ -15,13 +15,13 @@ from skimp._kernels.loops.arithmetic import (
 
 
 def topped(x: Any, k: Any, dim: Any, largest: Any) -> Any:
-    """(values, places): the first k of each row along the last dim of float32 without gaps, in
-    order, and where they are, as new arrays; ties keep their order. None of any other, or where one
-    is NaN."""
+    """(values, places): the first k of each row of float32 without gaps, in order, and where they
+    are, as new arrays; ties keep their order. None of any other, as along a dim behind which others
+    have elements, or where one is NaN."""
     around = [0, 0, 0]
     if not rows_around(x, dim, around) or around[2] != 1 or not 0 < k <= around[1]:
         return None
-    values = rows_first(x, k)
+    values = rows_first(x, dim, k)
     places = rows_places_like(values)
     done = _topped(
         rows_floats(x), around[0], around[1], k, largest, rows_floats(values), rows_places(places)

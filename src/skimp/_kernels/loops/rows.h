@@ -85,13 +85,13 @@ static long long *rows_places(PyObject *o) {
     return (long long *)PyArray_DATA((PyArrayObject *)o);
 }
 
-/* A new array for the first k of each row along the last dim. */
-static PyObject *rows_first(PyObject *o, Py_ssize_t k) {
+/* A new array for the first k of each row along a dim of an array. */
+static PyObject *rows_first(PyObject *o, PyObject *dim, Py_ssize_t k) {
     PyArrayObject *x = (PyArrayObject *)o;
     npy_intp shape[NPY_MAXDIMS];
-    int ndim = PyArray_NDIM(x);
+    int ndim = PyArray_NDIM(x), d = (int)PyLong_AsLong(dim);
     memcpy(shape, PyArray_DIMS(x), ndim * sizeof(npy_intp));
-    shape[ndim - 1] = k;
+    shape[d < 0 ? d + ndim : d] = k;
     return PyArray_EMPTY(ndim, shape, NPY_FLOAT, 0);
 }
 

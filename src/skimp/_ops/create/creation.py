@@ -244,13 +244,6 @@ def scalar_tensor(s: Any, *, dtype: Any = None, **options: Unpack[Options]) -> T
 # -- from numbers ---------------------------------------------------------------------------------
 
 
-def _ones(shape: tuple[int, ...], dtype: Any) -> Array:
-    """`np.ones`, without its Python."""
-    made = np.empty(shape, dtype)
-    made.fill(1)
-    return made
-
-
 def _filled_with(name: str, value: int, zeroed: bool) -> None:
     @making(LikeOptions)
     def f(*size: Any, out: Tensor | None = None, dtype: Any = None, **options: Any) -> Tensor:
@@ -278,8 +271,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         return f(*size, dtype=dtype or input._dtype, **beside(input, options))
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
-    makers: dict[int, Callable[..., Array]] = {0: np.zeros, 1: _ones, -1: np.empty}
-    empty = makers[value]
+    empty = {0: np.zeros, 1: np.ones, -1: np.empty}[value]
 
     def fast(size: tuple[Any, ...], dtype: Any = None) -> Tensor | None:
         shape = small_shape(size)

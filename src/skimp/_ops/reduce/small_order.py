@@ -113,8 +113,8 @@ def _first(x: Array, dtype: dtypes.dtype, dim: int, descending: bool) -> Any:
 
 
 def topped(x: Array | None, k: int, dim: Any, descending: bool) -> Any:
-    """`in_order` of few along the last dim of float32, by a loop that keeps the first so far in
-    order; None of any other."""
+    """`in_order` of few of rows of float32, by a loop that keeps the first so far in order; None of
+    any other."""
     loops = compiled.loops() if 1 < k <= _FEW and x is not None else None
     found = None if loops is None else loops.topped(x, k, dim, descending)
     return found and (fresh(found[0], dtypes.float32), fresh(found[1], dtypes.int64))
