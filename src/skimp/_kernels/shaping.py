@@ -49,13 +49,9 @@ addresses: Final[Callable[..., list[int]]] = _loops.addresses if IN_C else _addr
 is_dense: Final[Callable[[Array], bool]] = (
     _loops.dense if IN_C else attrgetter("flags.c_contiguous")
 )
-# On whose memory another's is, which it keeps alive; expanded to sizes.
-kept_by: Final[Callable[[Array, Any], Array]] = (
-    _loops.kept_by if IN_C else lambda _, base: np.asarray(base)
-)
-expanded: Final[Callable[[Array, Any, int], Array | None]] = (
-    _loops.expanded if IN_C else lambda *_: None
-)
+# There alone: an array kept alive by an object; an array expanded to sizes.
+kept_by: Final[Any] = _loops.kept_by if IN_C else None
+expanded: Final[Any] = _loops.expanded if IN_C else None
 
 
 def put(source: Array, out: Array) -> None:
