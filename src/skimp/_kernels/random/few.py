@@ -145,8 +145,8 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     n, single = out.size, out.dtype == np.float32
     if single and std >= 0 and GROUP <= n <= draws.PART and (loops := compiled.loops()) is not None:
         with engine.lock:
-            words = engine.seen32(n + GROUP if n % GROUP else n)
-            loops.normals(words, flat(out), std, mean, 1)
+            words, at = engine.place32(n + GROUP if n % GROUP else n)
+            loops.normals(words[at:], flat(out), std, mean, 1)
         return
     if std >= 0 and (n >= GROUP or (single and mean == 0 and std == 1)):
         with engine.lock:

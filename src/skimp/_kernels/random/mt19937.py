@@ -245,13 +245,10 @@ class Engine:
         self._pos = pos
         return result
 
-    def seen32(self, n: int) -> NDArray[np.uint32]:
-        """`random32`, to be read alone: where they lie, if they do."""
-        words, start = self.place32(n)
-        return words[start : start + n]
-
     def place32(self, n: int) -> tuple[NDArray[np.uint32], int]:
-        """The same, as words and where among them these begin."""
+        """`random32`, to be read alone: where they lie, if they do, as words and where among them
+        these begin.
+        """
         start = self.at
         end = start + n
         if end > self.words.size:

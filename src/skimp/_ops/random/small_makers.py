@@ -160,8 +160,8 @@ def few_in_order(n: Any, dtype: Any = None, generator: Any = None) -> Tensor | N
         return None
     engine = engine_of(generator)
     with engine.lock:
-        words = engine.seen32(n - 1)
-    made = permutation(words)
+        words, at = engine.place32(n - 1)
+    made = permutation(words[at : at + n - 1])
     return fresh(made if dtype is dtypes.int64 else made.astype(dtype.np), dtype)
 
 
