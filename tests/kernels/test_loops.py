@@ -722,6 +722,51 @@ def test_a_rows_bits_are_its_own_whichever_way_it_goes(made: Any, name: str) -> 
     assert_array_equal(some[1].numpy(), whole[5:6].numpy())
 
 
+@pytest.mark.parametrize("shape", [(1,), (7, 5), (2, 3, 33), (3, 2500)])
+def test_rows_made_by_one_call_have_the_bits_of_the_loops(made: Any, shape: Any) -> None:
+    x, g = np.random.default_rng(3).standard_normal((2, *shape)).astype("f")
+    n, rows = shape[-1], x.size // shape[-1]
+    w, b, out = g.reshape(-1)[:n].copy(), x.reshape(-1)[:n].copy(), np.empty(x.size, "f")
+    mean, rstd = np.empty((2, rows), "f")
+    for name in ROWS:
+        getattr(made, f"{name}es")(x.reshape(-1), n, out, 1)
+        assert_array_equal(getattr(made, f"made_{name}es")(x, -1), out.reshape(shape))
+        getattr(made, f"{name}es_back")(g.reshape(-1), x.reshape(-1), n, out, 1)
+        assert_array_equal(
+            getattr(made, f"made_{name}es_back")(g, x, x.ndim - 1), out.reshape(shape)
+        )
+    for centre, affine in ((True, (w, b)), (False, (w, None)), (True, (None, None))):
+        made.normalized(x.reshape(-1), *affine, n, 1e-5, centre, mean, rstd, out, 1)
+        y, *statistics = made.made_normalized(x, (n,), *affine, 1e-5, centre)
+        expected = [mean, rstd] if centre else [rstd]
+        assert_array_equal(y, out.reshape(shape))
+        for one, other in zip(statistics, expected, strict=True):
+            assert_array_equal(one, other.reshape(*shape[:-1], 1))
+    if x.ndim == 2:
+        at = np.arange(rows) % n
+        assert made.class_losses(x.reshape(-1), at, n, mean, rstd, 1)
+        loss, levels = made.made_class_losses(x, at)
+        assert_array_equal(levels, rstd)
+        assert loss == made.totals(mean, 0, 0) / np.float32(rows)
+        assert loss.shape == ()
+
+
+def test_what_one_call_does_not_make_is_left(made: Any) -> None:
+    x, at = np.ones((4, 6), "f"), np.arange(4)
+    for other in (x.T, x.astype("d"), x[:, :0], np.ones((2, 4096), "f"), np.ones((), "f")):
+        assert made.made_softmaxes(other, -1) is None
+        assert made.made_normalized(other, (6,), None, None, 1e-5, True) is None
+        assert made.made_class_losses(other, at) is None
+    for dim in (0, 2, -2, True, None, 1.0):
+        assert made.made_log_softmaxes(x, dim) is None
+    assert made.made_softmaxes_back(x, x[:3], 1) is None
+    assert made.made_normalized(x, (4, 6), None, None, 1e-5, True) is None
+    assert made.made_normalized(x, (6,), at, None, 1e-5, True) is None
+    assert made.made_normalized(x, (6,), None, x[0, :5], 1e-5, True) is None
+    for wrong in (at + 3, at - 1, at[:3], at.astype("i"), np.arange(8)[::2]):
+        assert made.made_class_losses(x, wrong) is None
+
+
 def test_what_is_small_beside_small_exponentials_is_not_lost(made: Any) -> None:
     x = np.array([[-20, -100, -100], [-15, -90, -16], [-85, -87, -86]], "f")
     y = np.empty_like(x)
@@ -882,8 +927,12 @@ def test_the_first_in_order_are_numpys_and_pytorchs(made: Any, k: int, largest: 
     assert_array_equal(values, wanted[0].numpy())
     assert_array_equal(places[[0, 3, 5]], wanted[1].numpy()[[0, 3, 5]])
     x[5, 7] = np.nan
-    room = np.empty((6, k), "f"), np.empty((6, k), np.int64)
-    assert not made.topped(x, largest, *room)
+    assert made.topped(x, k, 1, largest) is None
+    column, wanted = x[0][:, None], torch.tensor(x[0])[:, None].topk(k, 0, largest)
+    for one, other in zip(made.topped(column, k, 0, largest), wanted, strict=True):
+        assert_array_equal(one, other.numpy())
+    for other in ((x[:5], 10, 1), (x[:5], k, 0), (x[:5].T, k, 1), (x[:0], k, 1)):
+        assert made.topped(*other, largest) is None
 
 
 @pytest.mark.parametrize("n", [1, 2, 33, 1500])

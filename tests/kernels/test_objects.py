@@ -50,6 +50,39 @@ def test_c_refuses_what_is_no_array_and_no_frame() -> None:
 
 
 @pytest.mark.parametrize("made", WAYS)
+def test_what_is_expanded_is_numpys(made: Any) -> None:
+    a = np.arange(12, dtype="f").reshape(3, 1, 4)
+    for sizes in ((3, 5, 4), (2, 3, 1, 4), (-1, 6, -1), ((3, 2, 4),), (7, 3, 1, -1)):
+        found = made.expanded(a, sizes, 1000)
+        whole = sizes[0] if type(sizes[0]) is tuple else sizes
+        shape = [n if n > 0 else a.shape[i - len(whole)] for i, n in enumerate(whole)]
+        expected = np.broadcast_to(a, shape)
+        steps = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1]
+        assert steps == [s for s, n in zip(expected.strides, shape, strict=True) if n > 1]
+        assert np.shares_memory(found, a)
+        np.testing.assert_array_equal(found, expected)
+    for sizes in (
+        (), ((),), (3, 4), (3, 1, 5), (-1, 3, 1, 4), (0, 3, 1, 4), (True, 3, 1, 4), (3, -2, 4),
+        (3, 84, 4), (1 << 70, 3, 1, 4), (1 << 62, 1 << 62, 3, 1, 4), ([3, 5, 4],), (3, 5.0, 4),
+    ):  # fmt: skip
+        assert made.expanded(a, sizes, 1000) is None
+    assert made.expanded(a.T, (4, 5, 3), 1000) is None
+    assert made.expanded(np.ones(0, "f"), (3, 0), 1000) is None
+
+
+def test_an_array_keeps_what_it_is_of_alive() -> None:
+    t = skimp.arange(6.0).reshape(2, 3)
+    a = t.numpy()
+    assert a.flags.writeable
+    assert not a.flags.owndata
+    assert a.strides == t._skimp_array().strides
+    a[1, 2] = 7
+    assert t[1, 2] == 7
+    del t
+    assert a.tolist() == [[0, 1, 2], [3, 4, 7]]
+
+
+@pytest.mark.parametrize("made", WAYS)
 def test_the_caller_is_the_nearest_of_the_users(made: Any) -> None:
     def ask(inside: set[str], users: set[str]) -> Any:
         return made.caller(sys._getframe(), inside, users)

@@ -46,6 +46,9 @@ addresses: Final[Callable[..., list[int]]] = _loops.addresses if IN_C else _addr
 is_dense: Final[Callable[[Array], bool]] = (
     _loops.dense if IN_C else attrgetter("flags.c_contiguous")
 )
+# There alone: an array kept alive by an object; an array expanded to sizes.
+kept_by: Final[Any] = _loops.kept_by if IN_C else None
+expanded: Final[Any] = _loops.expanded if IN_C else None
 
 
 def dim_first(a: Array, dim: int) -> Array:

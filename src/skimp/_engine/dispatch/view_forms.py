@@ -30,6 +30,7 @@ from skimp._engine.tensor.tensor import (
     mark_version,
     on_array,
 )
+from skimp._kernels import shaping
 from skimp.config import config
 
 _state = modes.state
@@ -223,6 +224,10 @@ def expanded(a: Array, sizes: tuple[Any, ...]) -> Array | None:
     """A small row-major array, or an expanded one, broadcast to plain sizes, if the result is small
     too.
     """
+    if shaping.IN_C:
+        found: Array | None = shaping.expanded(a, sizes, config.small_below)
+        if found is not None:
+            return found
     if len(sizes) == 1 and type(sizes[0]) in _SIZES:
         sizes = tuple(sizes[0])
     elif not sizes:

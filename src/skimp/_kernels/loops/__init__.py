@@ -4,17 +4,26 @@ slowly, which is how tests compare them with what they stand for. Each operation
 itself, so that bits are NumPy's, but where a docstring says that sums are in lanes.
 """
 
+from skimp._kernels.loops.along import added_along, gathered, put_along
 from skimp._kernels.loops.attention import attended, attended_back
 from skimp._kernels.loops.copies import moved
-from skimp._kernels.loops.draws import shuffled, stays, words
+from skimp._kernels.loops.draws import between, shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
-from skimp._kernels.loops.layer_norm import normalized, normalized_back
-from skimp._kernels.loops.losses import class_gradients, class_losses
+from skimp._kernels.loops.layer_norm import made_normalized, normalized, normalized_back
+from skimp._kernels.loops.losses import class_gradients, class_losses, made_class_losses
 from skimp._kernels.loops.masks import filled, held, kept, passed
 from skimp._kernels.loops.matrices import multiplied
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
-from skimp._kernels.loops.normals import normals
-from skimp._kernels.loops.objects import address, addresses, caller, dense, floats
+from skimp._kernels.loops.normals import made_normals, normals
+from skimp._kernels.loops.objects import (
+    address,
+    addresses,
+    caller,
+    dense,
+    expanded,
+    floats,
+    kept_by,
+)
 from skimp._kernels.loops.optimizers import (
     adagrad,
     adam,
@@ -35,6 +44,10 @@ from skimp._kernels.loops.slots import fill, prepare
 from skimp._kernels.loops.softmax import (
     log_softmaxes,
     log_softmaxes_back,
+    made_log_softmaxes,
+    made_log_softmaxes_back,
+    made_softmaxes,
+    made_softmaxes_back,
     softmaxes,
     softmaxes_back,
 )
@@ -42,13 +55,15 @@ from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
 from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
 
 __all__ = [
-    "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
-    "concatenate", "dense", "executed", "fill", "filled", "floats", "gru_back", "gru_shown",
-    "halved", "held", "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back",
-    "lstm_carried", "momentum", "moved", "multiplied", "normalized", "normalized_back",
-    "normals", "normed", "normed_back", "passed", "pooled", "pooled_back", "prepare",
-    "products", "ran", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
-    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
-    "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
+    "attended", "attended_back", "between", "brain_halved", "caller", "class_gradients",
+    "class_losses", "columns", "concatenate", "dense", "executed", "expanded", "fill", "filled",
+    "floats", "gathered", "gru_back", "gru_shown", "halved", "held", "kept", "kept_by", "lined",
+    "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
+    "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
+    "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "normalized",
+    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
+    "prepare", "products", "put_along", "ran", "reduction", "rmsprop", "rmsprop_momentum",
+    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
+    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip

@@ -56,8 +56,23 @@ cdef extern from *:
     int _whole_of "skimp_whole_of" (float x) noexcept nogil
     float _float_of "skimp_float_of" (int bits) noexcept nogil
 
-cdef extern from "bare.h":
-    object bare_aligned(object x)
-    object bare_kept(object x, int dims, int ones)
-    Py_ssize_t bare_size(object x)
-    float* bare_floats(object x)
+cdef extern from "rows.h":
+    object rows_aligned(object x)
+    bint rows_is_alike(object x, object like)
+    bint rows_is_size(object x, Py_ssize_t n)
+    bint rows_are_classes(object x, object of)
+    long long* rows_places(object x)
+    bint rows_is_row(object x, Py_ssize_t n)
+    Py_ssize_t rows_width(object x, object dim) except -1
+    int rows_around(object x, object dim, Py_ssize_t* around) except -1
+    object rows_first(object x, object dim, Py_ssize_t k)
+    object rows_places_like(object x)
+    object rows_new(Py_ssize_t n)
+    object rows_new_places(Py_ssize_t n)
+    unsigned int* rows_words(object x, Py_ssize_t at, Py_ssize_t n) except NULL
+    object rows_like(object x)
+    object rows_kept(object x, int dims, int ones)
+    Py_ssize_t rows_size(object x)
+    float* rows_floats(object x)
+    float* rows_row(object x)
+    object rows_per_row(object x)

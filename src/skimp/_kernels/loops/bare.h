@@ -3,6 +3,8 @@
    is not for it: arrays of other types or layouts, long ones, other words. Results of no dims are
    arrays, and nobody is told of floating point errors. */
 
+#pragma once
+
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <Python.h>
 #include <string.h>
@@ -397,40 +399,6 @@ static PyObject *bare_concatenate(PyObject *function) {
     if (bare_begin() < 0) return NULL;
     return PyCFunction_New(&bare_concatenate_method, function);
 }
-
-/* A new array of the first dims of one of float32 that has no gaps and is not empty, and so many
-   dims of size 1 behind them. */
-static PyObject *bare_kept(PyObject *o, int dims, int ones) {
-    PyArrayObject *x = (PyArrayObject *)o;
-    npy_intp shape[NPY_MAXDIMS];
-    int i;
-    if (bare_begin() < 0) return NULL;
-    if (!PyArray_CheckExact(o) || PyArray_TYPE(x) != NPY_FLOAT || !PyArray_ISCARRAY_RO(x) ||
-        !PyArray_SIZE(x) || dims < 0 || dims > PyArray_NDIM(x) || ones < 0 ||
-        dims + ones > NPY_MAXDIMS) {
-        PyErr_SetString(PyExc_ValueError, "sums: expected float32 without gaps, and its dims");
-        return NULL;
-    }
-    for (i = 0; i < dims + ones; i++) shape[i] = i < dims ? PyArray_DIM(x, i) : 1;
-    return PyArray_EMPTY(dims + ones, shape, NPY_FLOAT, 0);
-}
-
-/* An array as it is, or a copy where only its memory does not lie as C wants it: of what was read
-   from a file's bytes. */
-static PyObject *bare_aligned(PyObject *o) {
-    PyArrayObject *x = (PyArrayObject *)o;
-    if (bare_begin() < 0) return NULL;
-    if (!PyArray_CheckExact(o) || PyArray_TYPE(x) != NPY_FLOAT || PyArray_ISALIGNED(x) ||
-        !PyArray_IS_C_CONTIGUOUS(x)) {
-        Py_INCREF(o);
-        return o;
-    }
-    return PyArray_FromArray(x, NULL, NPY_ARRAY_CARRAY_RO);
-}
-
-static Py_ssize_t bare_size(PyObject *o) { return PyArray_SIZE((PyArrayObject *)o); }
-
-static float *bare_floats(PyObject *o) { return (float *)PyArray_DATA((PyArrayObject *)o); }
 
 static PyObject *bare_stack(PyObject *function) {
     if (bare_begin() < 0) return NULL;

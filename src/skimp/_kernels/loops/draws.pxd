@@ -41,5 +41,9 @@ cdef inline unsigned int _mixed(unsigned int upper, unsigned int lower) noexcept
 
 cdef inline unsigned int _tempered(unsigned int y) noexcept nogil
 
-@cython.locals(n=Py_ssize_t, i=Py_ssize_t, left=cython.uint, at=Py_ssize_t, kept=cython.longlong)
-cpdef shuffled(const unsigned int[::1] words, long long[::1] out)
+@cython.locals(n=Py_ssize_t, i=Py_ssize_t, left=cython.uint, at=Py_ssize_t, kept=cython.longlong,
+               given="unsigned int*", to="long long*")
+cpdef shuffled(object words)
+
+@cython.locals(i=Py_ssize_t, given="unsigned int*", to="long long*")
+cpdef between(object words, Py_ssize_t at, Py_ssize_t n, long long low, unsigned int span)

@@ -19,6 +19,10 @@ from skimp._kernels.loops.arithmetic import (
     _bits,
     _released,
     _room,
+    rows_new_places,
+    rows_places,
+    rows_size,
+    rows_words,
 )
 
 
@@ -143,14 +147,29 @@ def _tempered(y: Any) -> Any:
     return y ^ (y >> 18)
 
 
-def shuffled(words: Any, out: Any) -> None:
-    """out = what swapping i with i + words[i] % (n - i), for each in turn, makes of 0 to n - 1."""
-    n = out.shape[0]
+def shuffled(words: Any) -> Any:
+    """What swapping i with i + words[i] % (n - i), for each in turn, makes of 0 to n - 1, as a new
+    array; n is one more than there are words."""
+    n = rows_size(words) + 1
+    given, out = rows_words(words, 0, n - 1), rows_new_places(n)
+    to = rows_places(out)
     for i in range(n):
-        out[i] = i
+        to[i] = i
     for i in range(n - 1):
         left = n - i
-        at = i + words[i] % left
-        kept = out[i]
-        out[i] = out[at]
-        out[at] = kept
+        at = i + given[i] % left
+        kept = to[i]
+        to[i] = to[at]
+        to[at] = kept
+    return out
+
+
+def between(words: Any, at: Any, n: Any, low: Any, span: Any) -> Any:
+    """low + word % span, of so many words from `at` on, as a new array."""
+    given, out = rows_words(words, at, n), rows_new_places(n)
+    to = rows_places(out)
+    for i in range(n):
+        to[i] = given[i] % span
+    for i in range(n):
+        to[i] += low
+    return out

@@ -6,6 +6,9 @@ cpdef normalized(const float[::1] x, const float[::1] w, const float[::1] b, Py_
                  float eps, bint centre, float[::1] mean, float[::1] rstd, float[::1] out,
                  Py_ssize_t threads)
 
+@cython.locals(n=Py_ssize_t, how=cython.int)
+cpdef made_normalized(object x, object shape, object w, object b, float eps, bint centre)
+
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t, at=Py_ssize_t, one=float, size=float, middle=float,
                scale=float)
 cdef void _normalized(const float* x, const float* w, const float* b, Py_ssize_t n, float eps,

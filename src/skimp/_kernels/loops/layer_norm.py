@@ -7,7 +7,20 @@ from typing import Any
 import cython
 from cython.parallel import prange
 
-from skimp._kernels.loops.arithmetic import _doubles, _into, _of, sqrt
+from skimp._kernels.loops.arithmetic import (
+    _doubles,
+    _into,
+    _of,
+    rows_floats,
+    rows_is_row,
+    rows_is_size,
+    rows_like,
+    rows_per_row,
+    rows_row,
+    rows_size,
+    rows_width,
+    sqrt,
+)
 from skimp._kernels.loops.sums import _add_rows, _join, _joined, _squares, _sum
 
 
@@ -34,6 +47,23 @@ def normalized(
             _normalized(
                 _of(x), _of(w), _of(b), n, eps, how, _into(mean), _into(rstd), _into(out), 0, rows
             )
+
+
+def made_normalized(x: Any, shape: Any, w: Any, b: Any, eps: Any, centre: Any) -> Any:
+    """(rows, means, one over deviations) of small rows of this shape, as new arrays, of
+    statistics with 1 as the last size, and without means unless rows are to `centre`; None of
+    any other."""
+    n = rows_width(x, -1)
+    if n == 0 or not (rows_is_size(shape, n) and rows_is_row(w, n) and rows_is_row(b, n)):
+        return None
+    out, rstd = rows_like(x), rows_per_row(x)
+    mean = rows_per_row(x) if centre else rstd
+    how = 4 * centre + 2 * (w is not None) + (b is not None)
+    _normalized(
+        rows_floats(x), rows_row(w), rows_row(b), n, eps, how, rows_floats(mean),
+        rows_floats(rstd), rows_floats(out), 0, rows_size(rstd),
+    )  # fmt: skip
+    return (out, mean, rstd) if centre else (out, rstd)
 
 
 def _normalized(

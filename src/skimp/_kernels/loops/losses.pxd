@@ -5,6 +5,9 @@ cimport cython
 cpdef bint class_losses(const float[::1] x, const long long[::1] classes, Py_ssize_t n,
                         float[::1] losses, float[::1] levels, Py_ssize_t threads)
 
+@cython.locals(n=Py_ssize_t, rows=Py_ssize_t, of=cython.p_float, count=float)
+cpdef made_class_losses(object x, object classes)
+
 @cython.locals(step=Py_ssize_t, count=Py_ssize_t, r=Py_ssize_t, at=Py_ssize_t, top=float,
                level=float, room=float[2048])
 cdef void _class_losses(const float* x, const long long* classes, Py_ssize_t n, float* losses,

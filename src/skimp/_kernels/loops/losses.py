@@ -7,7 +7,18 @@ from typing import Any
 import cython
 from cython.parallel import prange
 
-from skimp._kernels.loops.arithmetic import _into, _of, _places, log
+from skimp._kernels.loops.arithmetic import (
+    _into,
+    _of,
+    _places,
+    log,
+    rows_are_classes,
+    rows_floats,
+    rows_kept,
+    rows_places,
+    rows_size,
+    rows_width,
+)
 from skimp._kernels.loops.exponentials import _exps, _less, _powers
 from skimp._kernels.loops.places import _lie_outside
 from skimp._kernels.loops.sums import _sum, _top
@@ -16,7 +27,7 @@ from skimp._kernels.loops.sums import _sum, _top
 def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, threads: Any) -> Any:
     """levels = the logarithms of the sums of exponentials of rows; losses = those less each row's
     element of its class. Whether it is done, as nothing is where a class is none."""
-    if _lie_outside(classes, n):
+    if _lie_outside(_places(classes), classes.shape[0], n):
         return False
     rows = losses.shape[0]
     if threads > 1:
@@ -31,6 +42,22 @@ def class_losses(x: Any, classes: Any, n: Any, losses: Any, levels: Any, threads
         with cython.nogil:
             _class_losses(_of(x), _places(classes), n, _into(losses), _into(levels), 0, rows)
     return True
+
+
+def made_class_losses(x: Any, classes: Any) -> Any:
+    """(the mean of `class_losses`, levels) of a small matrix, as new arrays; None of any other."""
+    n = rows_width(x, -1)
+    if n == 0 or not rows_are_classes(classes, x):
+        return None
+    losses, levels, mean = rows_kept(x, 1, 0), rows_kept(x, 1, 0), rows_kept(x, 0, 0)
+    rows = rows_size(losses)
+    if _lie_outside(rows_places(classes), rows, n):
+        return None
+    of = rows_floats(losses)
+    _class_losses(rows_floats(x), rows_places(classes), n, of, rows_floats(levels), 0, rows)
+    count = rows
+    rows_floats(mean)[0] = _sum(of, 0, rows) / count
+    return mean, levels
 
 
 def _class_losses(
@@ -60,7 +87,7 @@ def class_gradients(
 ) -> Any:
     """out = exp(x - its row's level) times the row's number of `whole`, and less that of its `own`
     at its class. Whether it is done, as above."""
-    if _lie_outside(classes, n):
+    if _lie_outside(_places(classes), classes.shape[0], n):
         return False
     rows = levels.shape[0]
     if threads > 1:

@@ -5,6 +5,9 @@ cimport cython
 cpdef normals(const unsigned int[::1] words, float[::1] out, float std, float mean,
               Py_ssize_t threads)
 
+@cython.locals(given="unsigned int*", to="float*", one=float, zero=float)
+cpdef made_normals(object words, Py_ssize_t at, Py_ssize_t n)
+
 @cython.locals(k=Py_ssize_t)
 cdef void _normals(unsigned int* words, float* out, Py_ssize_t first, Py_ssize_t last, float std,
                    float mean) noexcept nogil

@@ -15,6 +15,9 @@ from skimp._kernels.loops.arithmetic import (
     _rounded,
     _single,
     _whole_of,
+    rows_floats,
+    rows_new,
+    rows_words,
     sqrt,
 )
 
@@ -32,6 +35,16 @@ def normals(words: Any, out: Any, std: Any, mean: Any, threads: Any) -> None:
             _normals(given, to, t * groups // threads, (t + 1) * groups // threads, std, mean)
     if n % 16:
         _sixteen(given, n, to, n - 16, std, mean)
+
+
+def made_normals(words: Any, at: Any, n: Any) -> Any:
+    """So many standard ones of the words from `at` on, as a new array."""
+    given, out = rows_words(words, at, n + 16 if n % 16 else n), rows_new(n)
+    to, one, zero = rows_floats(out), 1, 0
+    _normals(given, to, 0, n // 16, _rounded(one), _rounded(zero))
+    if n % 16:
+        _sixteen(given, n, to, n - 16, _rounded(one), _rounded(zero))
+    return out
 
 
 def _normals(words: Any, out: Any, first: Any, last: Any, std: Any, mean: Any) -> None:

@@ -77,13 +77,74 @@ static PyObject *objects_caller(PyObject *self, PyObject *const *args, Py_ssize_
     return known < 0 || found != NULL ? found : Py_NewRef(Py_None);
 }
 
+/* An array on the memory of one, with these sizes and strides. */
+static PyObject *objects_view(PyArrayObject *of, int ndim, npy_intp *shape, npy_intp *strides,
+                              PyObject *base) {
+    PyArray_Descr *descr = PyArray_DESCR(of);
+    PyObject *made;
+    Py_INCREF(descr);
+    made = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, strides, PyArray_DATA(of),
+                                PyArray_FLAGS(of) & NPY_ARRAY_WRITEABLE, NULL);
+    if (made == NULL) return NULL;
+    Py_INCREF(base);
+    if (PyArray_SetBaseObject((PyArrayObject *)made, base) == 0) return made;
+    Py_DECREF(made);
+    return NULL;
+}
+
+static PyObject *objects_kept_by(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    PyArrayObject *a;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "expected an array and its base");
+        return NULL;
+    }
+    if ((a = objects_array(args[0])) == NULL) return NULL;
+    return objects_view(a, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), args[1]);
+}
+
+static PyObject *objects_expanded(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS], most, size = 1;
+    PyArrayObject *a;
+    PyObject *sizes;
+    Py_ssize_t ndim, own, i;
+    if (given != 3 || !PyTuple_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, sizes, and how many elements at most");
+        return NULL;
+    }
+    if ((a = objects_array(args[0])) == NULL) return NULL;
+    most = PyLong_AsSsize_t(args[2]);
+    if (most == -1 && PyErr_Occurred()) return NULL;
+    sizes = args[1];
+    if (PyTuple_GET_SIZE(sizes) == 1 && PyTuple_Check(PyTuple_GET_ITEM(sizes, 0)))
+        sizes = PyTuple_GET_ITEM(sizes, 0);
+    ndim = PyTuple_GET_SIZE(sizes);
+    own = PyArray_NDIM(a);
+    if (!PyArray_IS_C_CONTIGUOUS(a) || ndim == 0 || ndim < own || ndim > NPY_MAXDIMS)
+        Py_RETURN_NONE;
+    for (i = 0; i < ndim; i++) {
+        PyObject *item = PyTuple_GET_ITEM(sizes, i);
+        int overflow = 0;
+        npy_intp n = PyLong_CheckExact(item) ? PyLong_AsLongAndOverflow(item, &overflow) : 0;
+        npy_intp have = i < ndim - own ? 1 : PyArray_DIM(a, i - (ndim - own));
+        if (n == -1 && !overflow && i >= ndim - own) n = have;
+        if (n < 1 || overflow || n > most / size) Py_RETURN_NONE;
+        if (n == have && i >= ndim - own) strides[i] = PyArray_STRIDE(a, i - (ndim - own));
+        else if (have == 1) strides[i] = 0;
+        else Py_RETURN_NONE;
+        shape[i] = n;
+        size *= n;
+    }
+    if (size >= most) Py_RETURN_NONE;
+    return objects_view(a, (int)ndim, shape, strides, args[0]);
+}
+
 #define OBJECTS_FAST(name) \
     {#name, (PyCFunction)(void (*)(void))objects_##name, METH_FASTCALL, NULL}
 #define OBJECTS_ONE(name) {#name, objects_##name, METH_O, NULL}
 
 static PyMethodDef objects_methods[] = {
     OBJECTS_ONE(address), OBJECTS_FAST(addresses), OBJECTS_ONE(dense),
-    OBJECTS_FAST(floats), OBJECTS_FAST(caller),
+    OBJECTS_FAST(floats), OBJECTS_FAST(caller), OBJECTS_FAST(kept_by), OBJECTS_FAST(expanded),
 };
 
 /* The function of C of this name. */

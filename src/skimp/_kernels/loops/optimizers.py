@@ -11,6 +11,7 @@ from skimp._kernels.loops.arithmetic import (
     _into,
     _of,
     _past,
+    _places,
     _read,
     _released,
     _sizes,
@@ -198,7 +199,7 @@ def _adagrad(at: Any, first: Any, last: Any, numbers: Any) -> None:
 def sparse_adam(p: Any, m: Any, v: Any, places: Any, rows: Any, numbers: Any) -> Any:
     """Adam's in rows at places, each of which is there once, by the rows of a gradient; whether it
     is done, as nothing is where a place is not one of the parameter's."""
-    if _lie_outside(places, p.shape[0]):
+    if _lie_outside(_places(places), places.shape[0], p.shape[0]):
         return False
     weight, rest, size, eps = numbers[0], numbers[1], numbers[2], numbers[3]
     for i in range(places.shape[0]):

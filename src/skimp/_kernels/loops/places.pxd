@@ -9,4 +9,4 @@ cpdef bint weighed(float[:, ::1] target, const long long[::1] places, const floa
                    const long long[::1] of, const float[::1] by)
 
 @cython.locals(i=Py_ssize_t, found=cython.int)
-cdef bint _lie_outside(const long long[::1] places, Py_ssize_t n) noexcept
+cdef bint _lie_outside(const long long* places, Py_ssize_t count, Py_ssize_t n) noexcept

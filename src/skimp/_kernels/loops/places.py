@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._kernels.loops.arithmetic import _places
+
 
 def added(target: Any, places: Any, rows: Any) -> Any:
     """target[places[i]] += rows[i], one after the other; whether it is done, as nothing is where
     a place is not one of the target's."""
-    if _lie_outside(places, target.shape[0]):
+    if _lie_outside(_places(places), places.shape[0], target.shape[0]):
         return False
     for i in range(places.shape[0]):
         at = places[i]
@@ -19,7 +21,9 @@ def added(target: Any, places: Any, rows: Any) -> Any:
 
 def weighed(target: Any, places: Any, rows: Any, of: Any, by: Any) -> Any:
     """target[places[i]] += rows[of[i]] * by[i]; likewise."""
-    if _lie_outside(places, target.shape[0]) or _lie_outside(of, rows.shape[0]):
+    if _lie_outside(_places(places), places.shape[0], target.shape[0]):
+        return False
+    if _lie_outside(_places(of), of.shape[0], rows.shape[0]):
         return False
     for i in range(places.shape[0]):
         at, row, factor = places[i], of[i], by[i]
@@ -28,8 +32,8 @@ def weighed(target: Any, places: Any, rows: Any, of: Any, by: Any) -> Any:
     return True
 
 
-def _lie_outside(places: Any, n: Any) -> Any:
+def _lie_outside(places: Any, count: Any, n: Any) -> Any:
     found = 0
-    for i in range(places.shape[0]):
+    for i in range(count):
         found |= (places[i] < 0) | (places[i] >= n)
     return found

@@ -14,6 +14,20 @@ cdef void _by_rows(_Rows loop, const float[::1] x, Py_ssize_t n, float[::1] out,
 cdef void _back_by_rows(_RowsBack loop, const float[::1] g, const float[::1] y, Py_ssize_t n,
                         float[::1] out, Py_ssize_t threads) except *
 
+@cython.locals(n=Py_ssize_t)
+cdef _made(_Rows loop, object x, object dim)
+
+cpdef made_softmaxes(object x, object dim)
+
+cpdef made_log_softmaxes(object x, object dim)
+
+@cython.locals(n=Py_ssize_t)
+cdef _made_back(_RowsBack loop, object g, object y, object dim)
+
+cpdef made_softmaxes_back(object g, object y, object dim)
+
+cpdef made_log_softmaxes_back(object g, object y, object dim)
+
 cpdef softmaxes(const float[::1] x, Py_ssize_t n, float[::1] out,
                 Py_ssize_t threads)
 

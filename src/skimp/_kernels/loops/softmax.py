@@ -7,7 +7,16 @@ from typing import Any
 import cython
 from cython.parallel import prange
 
-from skimp._kernels.loops.arithmetic import _into, _of, log
+from skimp._kernels.loops.arithmetic import (
+    _into,
+    _of,
+    log,
+    rows_floats,
+    rows_is_alike,
+    rows_like,
+    rows_size,
+    rows_width,
+)
 from skimp._kernels.loops.exponentials import _exps, _less, _powers
 from skimp._kernels.loops.sums import _product, _sum, _top
 
@@ -42,6 +51,45 @@ def _back_by_rows(loop: Any, g: Any, y: Any, n: Any, out: Any, threads: Any) -> 
     else:
         with cython.nogil:
             loop(_of(g), _of(y), n, _into(out), 0, size)
+
+
+def _made(loop: Any, x: Any, dim: Any) -> Any:
+    """What a loop makes of rows along a dim, as a new array; None unless `rows_width` says so."""
+    n = rows_width(x, dim)
+    if n == 0:
+        return None
+    out = rows_like(x)
+    loop(rows_floats(x), n, rows_floats(out), 0, rows_size(x))
+    return out
+
+
+def made_softmaxes(x: Any, dim: Any) -> Any:
+    """The softmax of rows along the last dim of a small array, as a new one; None of any other."""
+    return _made(_softmaxes, x, dim)
+
+
+def made_log_softmaxes(x: Any, dim: Any) -> Any:
+    """Their logarithms, likewise."""
+    return _made(_log_softmaxes, x, dim)
+
+
+def _made_back(loop: Any, g: Any, y: Any, dim: Any) -> Any:
+    n = rows_width(g, dim)
+    if n == 0 or not rows_is_alike(y, g):
+        return None
+    out = rows_like(g)
+    loop(rows_floats(g), rows_floats(y), n, rows_floats(out), 0, rows_size(g))
+    return out
+
+
+def made_softmaxes_back(g: Any, y: Any, dim: Any) -> Any:
+    """The gradients, likewise."""
+    return _made_back(_softmaxes_back, g, y, dim)
+
+
+def made_log_softmaxes_back(g: Any, y: Any, dim: Any) -> Any:
+    """And those of logarithms."""
+    return _made_back(_log_softmaxes_back, g, y, dim)
 
 
 def softmaxes(x: Any, n: Any, out: Any, threads: Any) -> None:

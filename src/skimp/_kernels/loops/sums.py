@@ -17,10 +17,10 @@ from skimp._kernels.loops.arithmetic import (
     _into,
     _lacks,
     _of,
-    bare_aligned,
-    bare_floats,
-    bare_kept,
-    bare_size,
+    rows_aligned,
+    rows_floats,
+    rows_kept,
+    rows_size,
 )
 
 
@@ -176,19 +176,19 @@ def _joined(lanes: Any) -> Any:
 def totals(x: Any, kept: Any, ones: Any) -> Any:
     """The sums of an array's rows, which all dims behind the first `kept` are, as a new array of
     these, and so many dims of size 1."""
-    x = bare_aligned(x)
-    made = bare_kept(x, kept, ones)
-    rows, whole = bare_size(made), bare_size(x)
-    _row_sums(bare_floats(x), whole // rows, bare_floats(made), 0, rows)
+    x = rows_aligned(x)
+    made = rows_kept(x, kept, ones)
+    rows, whole = rows_size(made), rows_size(x)
+    _row_sums(rows_floats(x), whole // rows, rows_floats(made), 0, rows)
     return made
 
 
 def squares(x: Any, middles: Any, kept: Any, ones: Any) -> Any:
     """The same of squared distances from a number for each row, or from 0."""
-    x = bare_aligned(x)
-    made = bare_kept(x, kept, ones)
-    rows, whole = bare_size(made), bare_size(x)
-    _row_squares(bare_floats(x), whole // rows, _of(middles), bare_floats(made), 0, rows)
+    x = rows_aligned(x)
+    made = rows_kept(x, kept, ones)
+    rows, whole = rows_size(made), rows_size(x)
+    _row_squares(rows_floats(x), whole // rows, _of(middles), rows_floats(made), 0, rows)
     return made
 
 

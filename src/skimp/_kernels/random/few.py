@@ -60,9 +60,8 @@ def normals(n: int, engine: Engine) -> F32 | None:
     if n < GROUP:
         return _serial(n, engine) if n else None
     if n <= draws.PART and (loops := compiled.loops()) is not None:
-        words, made = engine.seen32(n + GROUP if n % GROUP else n), np.empty(n, np.float32)
-        loops.normals(words, made, 1.0, 0.0, 1)
-        return made
+        found: F32 = loops.made_normals(*engine.place32(n + GROUP if n % GROUP else n), n)
+        return found
     start, middle = engine.at, engine.at + n
     end = middle + GROUP if n % GROUP else middle
     if end > engine.words.size:
@@ -146,8 +145,8 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     n, single = out.size, out.dtype == np.float32
     if single and std >= 0 and GROUP <= n <= draws.PART and (loops := compiled.loops()) is not None:
         with engine.lock:
-            words = engine.seen32(n + GROUP if n % GROUP else n)
-            loops.normals(words, flat(out), std, mean, 1)
+            words, at = engine.place32(n + GROUP if n % GROUP else n)
+            loops.normals(words[at:], flat(out), std, mean, 1)
         return
     if std >= 0 and (n >= GROUP or (single and mean == 0 and std == 1)):
         with engine.lock:

@@ -48,7 +48,8 @@ def randperm(out: NDArray[Any], engine: Engine) -> None:
             steps = np.arange(1, n + 1, dtype=np.uint64)
             out[:] = _inside_out((engine.random64(n) % steps).view(np.int64))
         elif n > 1:
-            out[:] = permutation(engine.seen32(n - 1))
+            words, at = engine.place32(n - 1)
+            out[:] = permutation(words[at : at + n - 1])
         else:
             out[:] = 0
 

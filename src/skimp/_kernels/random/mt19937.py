@@ -245,14 +245,16 @@ class Engine:
         self._pos = pos
         return result
 
-    def seen32(self, n: int) -> NDArray[np.uint32]:
-        """`random32`, to be read alone: where they lie, if they do."""
+    def place32(self, n: int) -> tuple[NDArray[np.uint32], int]:
+        """`random32`, to be read alone: where they lie, if they do, as words and where among them
+        these begin.
+        """
         start = self.at
         end = start + n
         if end > self.words.size:
-            return self.random32(n)
+            return self.random32(n), 0
         self.at = end
-        return self.words[start:end]
+        return self.words, start
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""

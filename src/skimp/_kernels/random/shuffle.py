@@ -54,9 +54,8 @@ def permutation(words: U32) -> I64:
     swaps = len(words)
     loops = compiled.loops() if swaps < _ROOM else None
     if loops is not None:
-        made = np.empty(swaps + 1, np.int64)
-        loops.shuffled(words, made)
-        return made
+        found: I64 = loops.shuffled(words)
+        return found
     left, last, numbers = _known(swaps + 1) if swaps < _LISTED else _of(swaps + 1)
     places = bare.remainder(words, left)
     bare.subtract(last, places, places)  # from the other end, from which `shuffle` comes

@@ -249,7 +249,9 @@ def exported(self: Tensor) -> Array:
     if a is not None and a.flags.c_contiguous and a.size:
         outsiders = s.exported or s.outsiders()  # first: nobody notes a recipe from here on
         if type(s) is Storage and s.readers is None:  # others want to know
-            return np.asarray(Exported(s, outsiders, a))
+            kept = Exported(s, outsiders, a)
+            made: Array = shaping.kept_by(a, kept) if shaping.IN_C else np.asarray(kept)
+            return made
     layout, dtype = self._skimp_layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)

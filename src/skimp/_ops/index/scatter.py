@@ -18,7 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.order import farthest
 from skimp._ops import batching
 from skimp._ops.index.along import is_half, read_along, write_along
@@ -138,7 +138,13 @@ def small_gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
 ) -> Tensor | None:
     x = held_array(input)
-    if x is None or not x.flags.c_contiguous:
+    if x is None or type(index) is not Tensor:
+        return None
+    if (loops := compiled.loops()) is not None:
+        made = loops.gathered(x, dim, index._np)
+        if made is not None:
+            return fresh(made, input._dtype)
+    if not x.flags.c_contiguous:
         return None
     places = small_places(x, dim, index)
     return None if places is None else fresh(x.take(places), input._dtype)
@@ -192,14 +198,18 @@ def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
 def _small_scatter(
     x: Array, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> bool:
-    places = None if reduce is not None else small_places(x, dim, index)
-    if places is None:
+    if reduce is not None or type(index) is not Tensor:
         return False
     src = value if src is None else src
     values = small_number(src, dtypes.FROM_NUMPY.get(x.dtype))
-    if values is None:
+    if (loops := compiled.loops()) is not None:
+        given = src._np if type(src) is Tensor else values
+        if loops.put_along(x, dim, index._np, given):
+            return True
+    places = small_places(x, dim, index)
+    if places is not None and values is None:
         values = _small_source(x, places, src)
-    if values is None:
+    if places is None or values is None:
         return False
     x.ravel()[places.ravel()] = values
     return True
@@ -272,6 +282,11 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
 
 
 def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
+    if type(index) is not Tensor or type(src) is not Tensor:
+        return False
+    loops = compiled.loops()
+    if loops is not None and loops.added_along(x, dim, index._np, src._np):
+        return True
     places = None if is_half(x) else small_places(x, dim, index)
     values = None if places is None else _small_source(x, places, src)
     if places is None or values is None:

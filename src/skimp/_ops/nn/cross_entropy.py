@@ -16,7 +16,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, cross_entropy as kernels, shaping
+from skimp._kernels import bare, compiled, cross_entropy as kernels, shaping
 from skimp._kernels.normalization import loops
 from skimp._kernels.scratch import Scratch, less_column, starts, working
 from skimp._kernels.softmax import exp_rows
@@ -266,13 +266,19 @@ def _small(
         or not t.flags.c_contiguous
     ):
         return None
-    if not x.flags.c_contiguous:
-        x = np.ascontiguousarray(x)
-    found = kernels.small_losses(x, t)
-    if found is None:
-        return None
-    losses, lse = found
-    loss = fresh(total(losses) / rows, input._dtype)
+    found = compiled.loops()
+    made = None if found is None else found.made_class_losses(x, t)
+    if made is None:
+        if not x.flags.c_contiguous:
+            x = np.ascontiguousarray(x)
+        made = kernels.small_losses(x, t)
+        if made is None:
+            return None
+        losses, lse = made
+        mean = total(losses) / rows
+    else:
+        mean, lse = made
+    loss = fresh(mean, input._dtype)
     if input._rg and modes.state.grad:
         _SMALL.record(loss, input, target, fresh(lse, input._dtype))
     return loss

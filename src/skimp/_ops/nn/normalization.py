@@ -326,7 +326,7 @@ def _quick_layer_norm(
         return None
     if not (needed and modes.state.grad):
         y = found[0]
-        return fresh(y if y.shape == a.shape else y.reshape(a.shape), input._dtype)
+        return fresh(y if y.ndim == a.ndim else y.reshape(a.shape), input._dtype)
     made = as_tensors(found, a.shape, input._dtype)
     _RECORDED.record(made, input, shape, weight, bias, eps)
     return made[0]

@@ -59,24 +59,27 @@ def small_parts(
     """The normalised rows, their means where they `centre`, and one over their deviations: of one
     row, that row and numbers.
     """
+    w = b = None
+    if weight is not None and (w := weight._np) is None:
+        return None
+    if bias is not None and (b := bias._np) is None:
+        return None
+    loops = compiled.loops()
+    if loops is not None:
+        made = loops.made_normalized(input._np, normalized_shape, w, b, eps, centre)
+        if made is not None:
+            return made
     dtype = input._dtype
     x = _small_rows(input, dtype)
     if x is None or dtype not in dtypes.FLOATING or normalized_shape != x.shape[1:]:
         return None
-    w = b = None
-    if weight is not None:
-        w = weight._np
-        if w is None or weight._dtype is not dtype or w.shape != normalized_shape:
-            return None
-        if not w.flags.c_contiguous:
-            return None
-    if bias is not None:
-        b = bias._np
-        if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
-            return None
-        if not b.flags.c_contiguous:
-            return None
-    if x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+    if w is not None and (weight._dtype is not dtype or w.shape != normalized_shape):
+        return None
+    if b is not None and (bias._dtype is not dtype or b.shape != normalized_shape):
+        return None
+    if not (w is None or w.flags.c_contiguous) or not (b is None or b.flags.c_contiguous):
+        return None
+    if x.dtype.char == "f" and loops is not None:
         return normalization.small_forward(loops, x, w, b, eps, centre, shape_of(input))
     if len(x) == 1:
         return _normalize_one(x[0], w, b, eps, centre)

@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.random import few as draws_few, integers as draws_integers
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.random.shuffle import permutation
@@ -132,12 +132,13 @@ def _few_between(
         draws_integers.random_(made, engine, low, high)
         return fresh(made, dtype)
     with engine.lock:
-        words = engine.seen32(n)
-    made = bare.remainder(words, _span(high - low))
-    if low:
-        made = made.astype(np.int64)
+        words, at = engine.place32(n)
+    if (loops := compiled.loops()) is not None:
+        made = loops.between(words, at, n, low, high - low)
+    else:
+        made = bare.remainder(words[at : at + n], _span(high - low)).astype(np.int64)
         made += low
-    if not low or dtype is not dtypes.int64:
+    if dtype is not dtypes.int64:
         made = made.astype(dtype.np)
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtype)
 
@@ -159,8 +160,8 @@ def few_in_order(n: Any, dtype: Any = None, generator: Any = None) -> Tensor | N
         return None
     engine = engine_of(generator)
     with engine.lock:
-        words = engine.seen32(n - 1)
-    made = permutation(words)
+        words, at = engine.place32(n - 1)
+    made = permutation(words[at : at + n - 1])
     return fresh(made if dtype is dtypes.int64 else made.astype(dtype.np), dtype)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -151,6 +150,11 @@ def _small(ufunc: Any) -> Any:
 
     def fast(input: Tensor, dim: int, dtype: Any = None) -> Tensor | None:
         x = input._np
+        if x is not None and dtype is None and ufunc is np.add:
+            loops = compiled.loops()
+            made = None if loops is None else loops.accumulated(x, dim)
+            if made is not None:
+                return fresh(made, input._dtype)
         if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
             return None
         if not -x.ndim <= dim < x.ndim:
@@ -166,21 +170,8 @@ def _small(ufunc: Any) -> Any:
 
 def _in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
     """Running results of floats, which are made wide first: sooner than as it goes."""
-    loops = compiled.loops() if ufunc is np.add and x.dtype.char == "f" and x.size else None
-    if loops is not None:
-        made = np.empty(x.shape, x.dtype)
-        form = _around(x.shape, dim)
-        loops.accumulated(x.reshape(form), made.reshape(form))
-        return made
     found: Array = ufunc.accumulate(x.astype(np.float64, copy=False), dim)
     return found.astype(x.dtype, copy=False)
-
-
-@lru_cache(maxsize=256)
-def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
-    """How many elements dims before a dim have, it has itself, and those after it."""
-    dim %= len(shape)
-    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),

@@ -195,8 +195,10 @@ def _small_topk(
 ) -> Pair | None:
     if type(k) is not int or type(largest) is not bool:
         return None
-    x = small.row_major(input, small_order.ORDERED)
-    found = small_order.in_order(x, input._dtype, dim, largest, k)
+    found = small_order.topped(input._np, k, dim, largest)
+    if found is None:
+        x = small.row_major(input, small_order.ORDERED)
+        found = small_order.in_order(x, input._dtype, dim, largest, k)
     return None if found is None else return_types.topk._of(found)
 
 

@@ -84,9 +84,8 @@ def in_order(x: Array | None, dtype: dtypes.dtype, dim: Any, descending: bool, k
         return None
     if k == 1:
         return _first(x, dtype, dim, descending)
-    rows = k <= _FEW and dtype is dtypes.float32 and dim in (-1, x.ndim - 1)
-    if rows and (loops := compiled.taking(x)) is not None:
-        return _topped(loops, x, descending, k)
+    if (found := topped(x, k, dim, descending)) is not None:
+        return found
     if n > _FAR * k and dim in (-1, x.ndim - 1):
         many, sorting = x.size // n, x.size * n.bit_length()
         bounding = many * _BOUND + x.size if ranks.is_bounded(x.dtype, n, k) else sorting
@@ -113,15 +112,12 @@ def _first(x: Array, dtype: dtypes.dtype, dim: int, descending: bool) -> Any:
     return fresh(values, dtype), fresh(places, dtypes.int64)
 
 
-def _topped(loops: Any, x: Array, descending: bool, k: int) -> Any:
-    """`in_order` along the last dim, by a loop that keeps the first so far in order."""
-    rows = x.size // x.shape[-1]
-    values, places = np.empty((rows, k), np.float32), np.empty((rows, k), np.int64)
-    if not loops.topped(x.reshape(rows, -1), descending, values, places):
-        return None
-    shape = (*x.shape[:-1], k)
-    made = fresh(values.reshape(shape), dtypes.float32)
-    return made, fresh(places.reshape(shape), dtypes.int64)
+def topped(x: Array | None, k: int, dim: Any, descending: bool) -> Any:
+    """`in_order` of few of rows of float32, by a loop that keeps the first so far in order; None of
+    any other."""
+    loops = compiled.loops() if 1 < k <= _FEW and x is not None else None
+    found = None if loops is None else loops.topped(x, k, dim, descending)
+    return found and (fresh(found[0], dtypes.float32), fresh(found[1], dtypes.int64))
 
 
 def _one_by_one(x: Array, dtype: dtypes.dtype, descending: bool, k: int) -> Any:

@@ -27,7 +27,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import softmax as kernels, softmax_onednn
+from skimp._kernels import compiled, softmax as kernels, softmax_onednn
 from skimp._kernels.normalization import loops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
@@ -133,6 +133,10 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """The gradient of `softmax` on small arrays."""
     if (whole := g._np) is None:
         return middle_rows(kernels.softmax_back_rows, dim, g, y)
+    if type(g) is type(y) is Tensor and (found := compiled.loops()) is not None:
+        made = found.made_softmaxes_back(whole, y._np, dim)
+        if made is not None:
+            return fresh(made, g._dtype)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return small_columns(kernels.softmax_back_steps, dim, g, y)
@@ -143,6 +147,10 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """The gradient of `log_softmax` on small arrays."""
     if (whole := g._np) is None:
         return middle_rows(kernels.log_softmax_back, dim, g, y)
+    if type(g) is type(y) is Tensor and (found := compiled.loops()) is not None:
+        made = found.made_log_softmaxes_back(whole, y._np, dim)
+        if made is not None:
+            return fresh(made, g._dtype)
     a, b = _pair_of_rows(g, y, dim)
     if a is None or b is None:
         return small_columns(kernels.log_softmax_back, dim, g, y)
@@ -171,6 +179,10 @@ def _small_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | N
     given = input._np
     if dtype is not None or given is None:  # it may be cast first
         return None if dtype is not None else middle_rows(kernels.softmax, dim, input)
+    if (found := compiled.loops()) is not None:
+        made = found.made_softmaxes(given, dim)
+        if made is not None:
+            return fresh(made, input._dtype)
     x = rows_or_row(input, dim)
     if x is None:
         return small_columns(kernels.softmax, dim, input)
@@ -181,6 +193,10 @@ def _small_log_softmax(input: Any, dim: Any = None, dtype: Any = None) -> Tensor
     given = input._np
     if dtype is not None or given is None:  # it may be cast first
         return None if dtype is not None else middle_rows(kernels.log_softmax, dim, input)
+    if (found := compiled.loops()) is not None:
+        made = found.made_log_softmaxes(given, dim)
+        if made is not None:
+            return fresh(made, input._dtype)
     x = rows_or_row(input, dim)
     if x is None:
         return small_columns(kernels.log_softmax, dim, input)
