@@ -14,7 +14,7 @@ from skimp._engine.eval import run
 from skimp._engine.eval.expr import Leaf
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.storage import Storage, is_settled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, writable
 from skimp._kernels.shaping import addresses, is_dense
@@ -146,8 +146,8 @@ def _sizes(tensors: list[Tensor], dtype: dtypes.dtype) -> list[int]:
 
 
 def _size(t: Tensor, dtype: dtypes.dtype) -> int:
-    """The same of one whose array is not at hand: within a budget it may be away."""
-    if host.bounded or t._hollow or t._dtype is not dtype:
+    """The same of one whose array is not at hand; -1 where that may take room, within a budget."""
+    if t._hollow or t._dtype is not dtype or (host.bounded and not is_settled(t._storage)):
         return -1
     a = t._skimp_array()
     return a.size if a.flags.c_contiguous else -1

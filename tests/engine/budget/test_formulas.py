@@ -41,7 +41,7 @@ def test_a_formula_that_has_no_room_for_all_at_once_is_not_refused_for_that() ->
     a, b = wide(x), wide(x + 1)
     evict(a, b)
     with within(4 * MIB):
-        working = host.budget.working()  # type: ignore[union-attr]
+        working = host.budget.working((a, None, 3, b))  # type: ignore[union-attr]
         working.gather((a, None, 3, b))
         working.end()
     assert a._storage.held == b._storage.held == 0

@@ -25,7 +25,7 @@ from skimp._engine.autograd.parts import Part
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.eval.run import threads_for
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
-from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense
+from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.dtypes import FLOATING
@@ -292,7 +292,7 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 return
             del s
         if not create and count(have) == HELD_BY_VARIABLE and is_own(have) and _same_kind(have, g):
-            if _active or host.budget is not None or not _added_in_memory(have, g):
+            if _active or not _added_in_memory(have, g):
                 ops.add_(have, g)
             buffer[index] = have
         else:
@@ -315,11 +315,12 @@ def _added_in_memory(have: Tensor, g: Tensor) -> bool:
     s = have._storage
     if s.deferred is not None or g._storage.deferred is not None:
         return False
-    x = have._skimp_array()
-    if threads_for(x.size, 1) > 1:
+    if threads_for(numel(shape), 1) > 1:
         return False
+    if host.budget is not None:
+        s.will_write()  # what is away and made from it is made before
+    x, y = have._skimp_array(), g._skimp_array()
     s.version += 1
-    y = g._skimp_array()
     if not sharing.ran(_add_arrays, (x, y), x):
         quietly(_add_arrays, x, y, x)
     return True

@@ -176,11 +176,12 @@ def _working(plan: Plan, step: Step, run: str) -> list[str]:
     slots = plan.slots
     read = [r if isinstance(r, str) else f"v{r}" for r in step.reads
             if r != "node" and (isinstance(r, str) or slots[r].kind in (ARG, RESULT))]  # fmt: skip
+    given = f"({', '.join(read)},)"
     return [
-        "working = None if host.budget is None else host.budget.working()",
+        f"working = None if host.budget is None else host.budget.working({given})",
         "try:",
         "    if working is not None:",
-        f"        working.gather(({', '.join(read)},))",
+        f"        working.gather({given})",
         f"    {run}",
         "finally:",
         "    if working is not None:",

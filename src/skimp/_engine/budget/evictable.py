@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -184,13 +184,17 @@ def leaf_arrays(s: Storage) -> list[Array]:
     deferred = s.deferred
     if deferred is None:
         return []
-    read = [leaf.storage for leaf in deferred.leaves]
-    if Evictable not in map(type, read):
-        return [leaf.array for leaf in deferred.leaves]
+    for leaf in deferred.leaves:
+        if type(leaf.storage) is Evictable:
+            return _gathered_arrays(deferred.leaves)
+    return [leaf.array for leaf in deferred.leaves]
+
+
+def _gathered_arrays(leaves: Collection[Leaf]) -> list[Array]:
     held: list[Evictable] = []
     try:
-        gather(read, held)
-        return [leaf.array for leaf in deferred.leaves]
+        gather([leaf.storage for leaf in leaves], held)
+        return [leaf.array for leaf in leaves]
     finally:
         if held:
             insist(let_go, held)

@@ -10,7 +10,6 @@ from typing import Any, Final
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.interrupts import insist
-from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
 
 
@@ -29,14 +28,9 @@ class Working:
 
     def gather(self, read: Iterable[Any]) -> None:
         """Make again what is away of the tensors among what the formula is about to read, as
-        `evictable.gather` does for ops. No formula is under way: noting begins here, if it is due.
+        `evictable.gather` does for ops.
         """
-        budget: Any = host.budget
-        if budget is not None and budget.notes_soon:
-            budget.begins_to_note()
         found = [t._storage for t in read if getattr(t, "_hollow", True) is False]
-        if Evictable not in map(type, found):
-            return  # asleep: nothing is away
         held: list[Evictable] = []
         try:
             with contextlib.suppress(OutOfMemoryError):

@@ -26,6 +26,7 @@ from skimp._engine.generated import ready
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, fresh, wrap
 from skimp.config import config
@@ -83,21 +84,24 @@ def _call(
     inplace: bool = False,
 ) -> Tensor:
     """`pointwise.call`, whose fast path is asked with arrays that are lent."""
-    if out is None:
-        fast = _rows.get(row)
-        if fast is None:
-            given = {
-                "as_it_lies": _as_it_lies, "empty": _empty, "fresh": _fresh, "small_array": _lent,
-            }  # fmt: skip
-            fast = _rows[row] = _with(fast_of(row), given)
-        try:
-            made = fast(*args, *params)
-        except BaseException:
-            _here.made = None, None  # nobody will ask for it
-            raise
-        if made is not None:
-            return made  # type: ignore[no-any-return]
+    if out is None and (made := on_small(row, args, params)) is not None:
+        return made
     return pointwise.call(row, args, params, out, inplace)
+
+
+def on_small(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
+    """The fast path of a row, with arrays that are lent; None where the call is not for it."""
+    fast = _rows.get(row)
+    if fast is None:
+        given = {
+            "as_it_lies": _as_it_lies, "empty": _empty, "fresh": _fresh, "small_array": _lent,
+        }  # fmt: skip
+        fast = _rows[row] = _with(fast_of(row), given)
+    try:
+        return fast(*args, *params)  # type: ignore[no-any-return]
+    except BaseException:
+        _here.made = None, None  # nobody will ask for it
+        raise
 
 
 def _lent(t: Tensor) -> Any:
@@ -137,7 +141,7 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     pool's would make room for each other.
     """
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < POOLED:
+    if nbytes < POOLED or nbytes < host.kept_below:
         return np.empty(shape, dtype)
     s = storages.empty(nbytes)
     array = np.ndarray(shape, dtype, s.block)

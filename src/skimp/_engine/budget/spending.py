@@ -20,9 +20,12 @@ from skimp._engine.budget import (
 )
 from skimp._engine.budget.computing import Computing
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.filling import here
+from skimp._engine.budget.quick import on_small
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.waking import Waking
+from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import KEPT, SMALL, host
@@ -56,7 +59,16 @@ class Spending(Waking):
         self.highest = 0  # bytes since an op began that is noted
         self.error: OSError | None = None  # why nothing is spilled now
 
-    working = formulas.Working
+    def working(self, read: Iterable[Any]) -> formulas.Working | None:
+        """What holds what a formula of backward is about to read; None: nothing of it has to be.
+        No formula is under way: noting begins here, if it is due.
+        """
+        if self.notes_soon:
+            self.begins_to_note()
+        for t in read:
+            if getattr(t, "_hollow", True) is False and type(t._storage) is Evictable:
+                return formulas.Working()
+        return None
 
     @property
     def kept_below(self) -> int:
@@ -99,7 +111,7 @@ class Spending(Waking):
         """Know an expression that is about to be computed, how that is done and what it reads."""
         arrays = evictable.leaf_arrays(owner)
         back = counts.bringing > 0
-        if not (self.knows or back) or len(owner) < self._lowest() or not self._know(owner):
+        if not (self.knows or back) or owner.size < self._lowest() or not self._know(owner):
             return arrays
         computing = Computing(arrays)
         if self.notes:
@@ -122,7 +134,7 @@ class Spending(Waking):
         """
         if self.notes:
             evictable.enrol(owner)
-        nbytes = len(owner)
+        nbytes = owner.size
         if nbytes >= POOLED and not counts.bringing:
             if nbytes >= KEPT:
                 self._large(-nbytes, owner)
@@ -137,6 +149,12 @@ class Spending(Waking):
                 _read = evictable.leaf_arrays(owner)
                 if self.make_room(pool.rounded(len(owner))):
                     owner.materialize()
+
+    def quick(self, row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
+        """A pointwise row on small tensors, whose arrays may have to be lent; None: not for these,
+        or it was tried, as a call that is noted.
+        """
+        return None if here.inside else on_small(row, args, params)
 
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""

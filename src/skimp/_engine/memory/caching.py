@@ -261,7 +261,7 @@ class Pool:
         if limit is not None and self.held.current + size > limit - self._others():
             raise self._ledger.refusal(size, limit=limit)  # what is cached here can't be given back
         if limit is not None:
-            self._trim_others()
+            self._trim_others(size)
         while not self._find(claim):
             segment = self._map(size)
             segments = self.segments
@@ -400,11 +400,15 @@ class Pool:
             self.measure()
             self._trim_others()
 
-    def _trim_others(self) -> None:
-        """Give back the pages of small arrays that have died, once there are many."""
-        others = self._others()
-        self._others_before = max(self._others_before, others)
-        if self._others_before - others >= SCATTERED:
+    def _trim_others(self, more: int = 0) -> None:
+        """Give back the pages of small arrays that have died, once there are many, and beyond the
+        bound with what the pool holds, and `more`.
+        """
+        others, limit = self._others(), self._ledger.bound
+        self._others_before = before = max(self._others_before, others)
+        if limit is not None and self.held.current + more + before <= limit:
+            return
+        if before - others >= SCATTERED:
             self._others_before = others
             allocator.trim()
 

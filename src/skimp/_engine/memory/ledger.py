@@ -107,6 +107,9 @@ class Budget(Protocol):
         is, and no longer.
         """
 
+    def quick(self, row: Any, args: Any, params: Any) -> Any:
+        """A pointwise row on small tensors that lend their arrays; None: not for these."""
+
     def between_ops(self) -> None:
         """Backward begins: no op of this thread is under way."""
 
@@ -216,6 +219,11 @@ class Ledger:
         """
         if self.budget is not None:
             self.budget.receive(nbytes, owner)
+        wanted, backing = self.total - self.freed + nbytes, self.backing
+        if wanted <= self.slack:  # with all that is cached
+            return
+        if backing is not None and wanted + backing.rounding <= self._bound:  # `fits`, written out
+            return
         while not self.fits(nbytes):  # again, where another thread has taken the room
             if not self.relieve(nbytes):
                 raise self.refusal(nbytes, owner, self.bound)

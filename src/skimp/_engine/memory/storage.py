@@ -441,6 +441,13 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
 share_names(bare, "written")
 
 
+def is_settled(s: Storage) -> bool:
+    """Whether the bytes are there, no budget knows them, and nothing waits that reads them: then a
+    write allocates nothing.
+    """
+    return type(s) is Storage and s.block is not None and s.readers is None
+
+
 def vacate(s: Storage) -> None:
     """Give the bytes back, and stay without any: `refill` comes before anybody looks again. The
     tensors on it must hold no ndarrays.
