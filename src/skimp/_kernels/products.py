@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, shaping
-from skimp._kernels.blas import multiply
+from skimp._kernels import batches_loops, bare, compiled, shaping
+from skimp._kernels.blas import UFUNCS, multiply
+from skimp._kernels.openblas import FEW, LARGE
 
 Array = np.ndarray[Any, Any]
 Finish = Callable[
     [Array, Any], None
 ]  # takes a block of the product, in the working type, and its place in the result
 
+FIRST, SECOND, NEITHER = range(3)  # which factor is transposed
 _BLAS = frozenset("fdFD")
 _SCRATCH = 1 << 20  # elements of a converted block
 _FEW = 1 << 15  # multiplications up to which NumPy's own integer loop is as fast
@@ -66,6 +68,83 @@ def has_unit_stride(x: Array) -> bool:
     if right == size:
         return down >= columns * size and down % size == 0
     return down == size and right >= rows * size and right % size == 0
+
+
+def _times(
+    x: Array,
+    y: Array,
+    flipped: int,
+    below: int,
+    shape: tuple[int, ...] | None = None,
+    bias: Array | None = None,
+) -> Array | None:
+    """The product, of fewer than `below` elements, of factors that BLAS reads where they lie, of
+    which the `FIRST`, the `SECOND` or `NEITHER` is transposed; None of any other.
+
+    They are matrices; batches that have the same dims before the last two; a matrix and a vector;
+    or what is seen as a matrix by its last dim, and a matrix. `shape`: of the result, if it is
+    another one. `bias`: what is added to each row, or to all, where no factor is `LARGE`.
+    """
+    if x.dtype != y.dtype or x.dtype.char not in _BLAS:
+        return None
+    if not (x.size and y.size and x.ndim and y.ndim):
+        return None
+    seen = _seen(x, y, flipped)
+    if seen is None:
+        return None
+    one, other, ends = seen
+    vector = other.ndim == 1
+    columns = 1 if vector else other.shape[-1]
+    if one.shape[-1] != other.shape[0 if vector else -2]:
+        return None
+    if one.size // one.shape[-1] * columns >= below or not _are_runs(one, other):
+        return None
+    if bias is not None and not (
+        other.ndim == 2
+        and max(x.size, y.size) < LARGE
+        and bias.dtype == x.dtype
+        and bias.shape in ((columns,), (*one.shape[:-1], columns))
+    ):
+        return None
+    made = np.matmul(one, other) if vector else multiply(one, other)
+    if bias is not None:
+        made += bias
+    return made.reshape((*ends, columns)[: len(ends) + (not vector)] if shape is None else shape)
+
+
+def _seen(x: Array, y: Array, flipped: int) -> tuple[Array, Array, tuple[int, ...]] | None:
+    """The matrices (the second may be a vector) and the result's dims before the last."""
+    if x.ndim > 2 < y.ndim:
+        if x.shape[:-2] != y.shape[:-2] or x.ndim != y.ndim:
+            return None
+    elif flipped == FIRST:
+        if x.ndim != 2 or (y.ndim > 2 and not y.flags.c_contiguous):
+            return None
+        y = y.reshape(-1, y.shape[-1]) if y.ndim > 2 else y
+    elif y.ndim > 2 or (y.ndim == 1 and (flipped == SECOND or x.ndim == 1)):
+        return None
+    elif x.ndim != 2:
+        if not x.flags.c_contiguous:
+            return None
+        other = y.T if flipped == SECOND else y
+        return x.reshape(-1, x.shape[-1]), other, x.shape[:-1]
+    one = x.swapaxes(-1, -2) if flipped == FIRST else x
+    return one, y.swapaxes(-1, -2) if flipped == SECOND else y, one.shape[:-1]
+
+
+def _are_runs(one: Array, other: Array) -> bool:
+    second = other if other.ndim > 1 else other[:, None]
+    return (one.flags.forc or has_unit_stride(one)) and (
+        other.flags.forc or has_unit_stride(second)
+    )
+
+
+_loops: Final = compiled.loops()
+times: Final[Callable[..., Array | None]] = (
+    _times
+    if _loops is None
+    else _loops.times(_times, UFUNCS, FEW, batches_loops.WORTH - 1, LARGE)
+)
 
 
 # -- blocks ---------------------------------------------------------------------------------------
