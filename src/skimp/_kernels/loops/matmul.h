@@ -221,19 +221,20 @@ static PyObject *matmul_times_call(PyObject *self, PyObject *const *args, size_t
     ndim = PyArray_NDIM(x);
     others = PyArray_NDIM(y);
     batch = ndim > 2 && others > 2;
-    if (ndim == 0 || others == 0) goto instead;
+    if (ndim == 0 || others == 0) goto none;
     if (batch) {
-        if (ndim != others || ndim > MATMUL_DIMS ||
+        if (ndim > MATMUL_DIMS) goto instead;
+        if (ndim != others ||
             !bare_is_one_shape(PyArray_DIMS(x), PyArray_DIMS(y), ndim - 2))
-            goto instead;
+            goto none;
     } else if (flipped == FIRST ? ndim != 2 || (others > 2 && !PyArray_IS_C_CONTIGUOUS(y))
                                 : others > 2 || (ndim != 2 && !PyArray_IS_C_CONTIGUOUS(x))) {
-        goto instead;
+        goto none;
     }
     one = matmul_factor(x, !batch);
     other = matmul_factor(y, !batch);
     if (others == 1) {
-        if (flipped == SECOND || ndim == 1) goto instead;
+        if (flipped == SECOND || ndim == 1) goto none;
         other.rows = other.columns, other.columns = 1;
         other.down = other.right, other.right = 0;
         other.vector = 1;
@@ -241,10 +242,11 @@ static PyObject *matmul_times_call(PyObject *self, PyObject *const *args, size_t
     if (flipped == FIRST) one = matmul_turned(one);
     else if (flipped == SECOND) other = matmul_turned(other);
     size = PyArray_SIZE(x);
-    if (one.columns != other.rows || !matmul_is_quick(m, type, size, other.columns, batch) ||
+    if (one.columns != other.rows || size == 0 || other.columns == 0 ||
         size / one.columns >= below / other.columns + (below % other.columns != 0) ||
         !matmul_is_run(&one, item) || !matmul_is_run(&other, item))
-        goto instead;
+        goto none;
+    if (!matmul_is_quick(m, type, size, other.columns, batch)) goto instead;
 
     if (wanted != Py_None) {
         npy_intp whole = 1, value;
@@ -298,6 +300,9 @@ static PyObject *matmul_times_call(PyObject *self, PyObject *const *args, size_t
     }
     NPY_END_THREADS;
     return matmul_done(made);
+
+none:
+    Py_RETURN_NONE;
 
 instead:
     return PyObject_Vectorcall(m->instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);

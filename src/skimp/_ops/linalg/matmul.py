@@ -95,11 +95,12 @@ def _of_one_element(one: Tensor, other: Tensor, flipped: int, shape: Any) -> Arr
     """Where a factor is one element, expanded (the gradient of a sum): written out, as BLAS needs
     it."""
     found: list[Array] = []
-    for t in (one, other):
+    for factor, t in ((FIRST, one), (SECOND, other)):
         x: Any = t._np
         if x.size > 1 and not any(x.strides):
-            tell("mm", t, x)
-            x = np.ascontiguousarray(x)
+            if x.ndim > 1:
+                tell("mm", t, x)
+            x = np.array(x, order="F" if flipped == factor else "C")  # row-major as it is read
         found.append(x)
     x, y = found
     if x is one._np and y is other._np:
@@ -302,7 +303,7 @@ def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
         one, two = x.ndim, y.ndim
         if needed and two == 2 < one:  # two views and a product
             return None
-        found = products.times(x, y, NEITHER, config.small_below) if two > 1 else None
+        found = products.times(x, y, NEITHER, config.small_below) if two == 2 else None
         if found is not None:
             made = fresh(found, input._dtype)
         elif two < 2:

@@ -154,7 +154,8 @@ def _as_made(made: Tensor, shape: Ints) -> Tensor:
 
 
 def _weight_back(g: Tensor, input: Tensor) -> Tensor:
-    made = small_product(g, input, FIRST)
+    x = input._np
+    made = small_product(g, input, FIRST) if x is not None and x.ndim > 1 else None
     if made is not None:
         return fresh(made, g._dtype)
     found = None if active else planned(g, input, FIRST, ROWS)
