@@ -87,56 +87,54 @@ def _times(
     """
     if x.dtype != y.dtype or x.dtype.char not in _BLAS:
         return None
-    if not (x.size and y.size and x.ndim and y.ndim):
+    first, second = x.ndim, y.ndim
+    if not (x.size and y.size and first and second):
         return None
-    seen = _seen(x, y, flipped)
-    if seen is None:
-        return None
-    one, other, ends = seen
-    vector = other.ndim == 1
-    columns = 1 if vector else other.shape[-1]
-    if one.shape[-1] != other.shape[0 if vector else -2]:
-        return None
-    if one.size // one.shape[-1] * columns >= below or not _are_runs(one, other):
-        return None
-    if bias is not None and not (
-        other.ndim == 2
-        and max(x.size, y.size) < LARGE
-        and bias.dtype == x.dtype
-        and bias.shape in ((columns,), (*one.shape[:-1], columns))
-    ):
-        return None
-    made = np.matmul(one, other) if vector else multiply(one, other)
-    if bias is not None:
-        made += bias
-    return made.reshape((*ends, columns)[: len(ends) + (not vector)] if shape is None else shape)
-
-
-def _seen(x: Array, y: Array, flipped: int) -> tuple[Array, Array, tuple[int, ...]] | None:
-    """The matrices (the second may be a vector) and the result's dims before the last."""
-    if x.ndim > 2 < y.ndim:
-        if x.shape[:-2] != y.shape[:-2] or x.ndim != y.ndim:
+    if first > 2 < second:
+        if x.shape[:-2] != y.shape[:-2]:
             return None
     elif flipped == FIRST:
-        if x.ndim != 2 or (y.ndim > 2 and not y.flags.c_contiguous):
+        if first != 2 or (second > 2 and not y.flags.c_contiguous):
             return None
-        y = y.reshape(-1, y.shape[-1]) if y.ndim > 2 else y
-    elif y.ndim > 2 or (y.ndim == 1 and (flipped == SECOND or x.ndim == 1)):
+    elif second > 2 or (second == 1 and (flipped == SECOND or first == 1)):
         return None
-    elif x.ndim != 2:
-        if not x.flags.c_contiguous:
-            return None
-        other = y.T if flipped == SECOND else y
-        return x.reshape(-1, x.shape[-1]), other, x.shape[:-1]
-    one = x.swapaxes(-1, -2) if flipped == FIRST else x
-    return one, y.swapaxes(-1, -2) if flipped == SECOND else y, one.shape[:-1]
-
-
-def _are_runs(one: Array, other: Array) -> bool:
-    second = other if other.ndim > 1 else other[:, None]
-    return (one.flags.forc or has_unit_stride(one)) and (
-        other.flags.forc or has_unit_stride(second)
-    )
+    elif first != 2 and not x.flags.c_contiguous:
+        return None
+    ends = x.shape[:-1]
+    if first != 2 > second - 1:
+        x = x.reshape(-1, x.shape[-1])
+    elif second > 2 == first:
+        y = y.reshape(-1, y.shape[-1])
+    if flipped == FIRST:
+        x = x.swapaxes(-1, -2)
+        ends = x.shape[:-1]
+    elif flipped == SECOND:
+        y = y.swapaxes(-1, -2)
+    matrix = y[:, None] if second == 1 else y
+    depth, columns = matrix.shape[-2:]
+    if (
+        x.shape[-1] != depth
+        or x.size // depth * columns >= below
+        or not ((x.flags.forc if x.ndim == 2 else x.flags.c_contiguous) or has_unit_stride(x))
+        or not ((y.flags.forc if y.ndim < 3 else y.flags.c_contiguous) or has_unit_stride(matrix))
+    ):
+        return None
+    if bias is not None and not (
+        y.ndim == 2
+        and max(x.size, y.size) < LARGE
+        and bias.dtype == x.dtype
+        and bias.shape in ((columns,), (*x.shape[:-1], columns))
+    ):
+        return None
+    if second == 1 or (x.ndim == 2 and depth > 1 and x.size * columns <= FEW):
+        made = np.matmul(x, y)
+    else:
+        made = multiply(x, y)
+    if bias is not None:
+        made += bias
+    if shape is None:
+        shape = ends if second == 1 else (*ends, columns)
+    return made if made.shape == shape else made.reshape(shape)
 
 
 _loops: Final = compiled.loops()

@@ -47,7 +47,7 @@ def small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | Non
     x, y, dtype = g._np, other._np, g._dtype
     if x is None or y is None or modes.state.grad:
         return None
-    if y.ndim > 2 and not dtype.is_complex:
+    if y.ndim > 2 and any(x.strides) and not dtype.is_complex:
         one, two, flipped = (x, y, SECOND) if first else (y, x, FIRST)
         made = products.times(one, two, flipped, config.small_below)
         if made is not None:
