@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import batches_loops, bare, compiled, shaping
+from skimp._kernels import bare, batches_loops, compiled, shaping
 from skimp._kernels.blas import UFUNCS, multiply
 from skimp._kernels.openblas import FEW, LARGE
 
@@ -96,9 +96,11 @@ def _times(
     elif flipped == FIRST:
         if first != 2 or (second > 2 and not y.flags.c_contiguous):
             return None
-    elif second > 2 or (second == 1 and (flipped == SECOND or first == 1)):
-        return None
-    elif first != 2 and not x.flags.c_contiguous:
+    elif (
+        second > 2
+        or (second == 1 and (flipped == SECOND or first == 1))
+        or (first != 2 and not x.flags.c_contiguous)
+    ):
         return None
     ends = x.shape[:-1]
     if first != 2 > second - 1:
@@ -134,14 +136,13 @@ def _times(
         made += bias
     if shape is None:
         shape = ends if second == 1 else (*ends, columns)
-    return made if made.shape == shape else made.reshape(shape)
+    whole: Array = made if made.shape == shape else made.reshape(shape)
+    return whole
 
 
 _loops: Final = compiled.loops()
 times: Final[Callable[..., Array | None]] = (
-    _times
-    if _loops is None
-    else _loops.times(_times, UFUNCS, FEW, batches_loops.WORTH - 1, LARGE)
+    _times if _loops is None else _loops.times(_times, UFUNCS, FEW, batches_loops.WORTH - 1, LARGE)
 )
 
 

@@ -35,23 +35,16 @@ from skimp._kernels.loops.softmax import (
     softmaxes_back,
 )
 from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
-from skimp._kernels.loops.ufuncs import (
-    concatenate,
-    multiply,
-    ran,
-    reduction,
-    stack,
-    times,
-    ufunc,
-)
+from skimp._kernels.loops.ufuncs import concatenate, multiply, ran, reduction, stack, times, ufunc
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
     "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
     "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "momentum", "multiply", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "momentum", "multiply", "normalized", "normalized_back", "normals", "normed", "normed_back",
+    "passed", "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam",
+    "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc", "weighed", "widened",
+    "words",
 ]  # fmt: skip

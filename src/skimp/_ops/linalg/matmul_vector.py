@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
