@@ -44,7 +44,7 @@ __all__ = [
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "multiply", "normalized", "normalized_back", "normals", "normed", "normed_back",
     "passed", "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop",
-    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam",
-    "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc", "weighed", "widened",
-    "words",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc",
+    "weighed", "widened", "words",
 ]  # fmt: skip
