@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.interrupts import insist, region
-from skimp._kernels import batches_loops, batches_onednn, products_onednn
+from skimp._kernels import batches_loops, batches_onednn, compiled, products_onednn
 from skimp._kernels.locks import reentrant
 from skimp._kernels.openblas import FEW, library
 from skimp._kernels.threads import share
@@ -104,7 +104,7 @@ def _leave(mine: object, put: Callable[[int], None]) -> None:
             _before = 0  # a region that is interrupted before it begins puts nothing back
 
 
-def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
+def _multiply(a: Array, b: Array, out: Array | None = None) -> Array:
     """a @ b for (..., m, k) and (..., k, n), in `out` if it is given, which BLAS can write; else
     row-major.
 
@@ -144,6 +144,15 @@ def multiply(a: Array, b: Array, out: Array | None = None) -> Array:
         return np.matmul(a, b, out=out, order="C")
     finally:
         insist(_leave, mine, functions[1])
+
+
+UFUNCS: Final = (np.matmul, np.multiply, np.add)  # whose loops C calls straight
+_loops: Final = compiled.loops()
+multiply: Final[Callable[..., Array]] = (
+    _multiply
+    if _loops is None
+    else _loops.multiply(_multiply, UFUNCS, FEW, batches_loops.WORTH - 1)
+)
 
 
 def by_address(

@@ -18,14 +18,13 @@ import numpy as np
 
 from skimp._kernels import products_onednn, shaping
 from skimp._kernels.blas import alone, threads_for_products
-from skimp._kernels.openblas import INTEGERS, TYPES, gemm_of, library
+from skimp._kernels.openblas import INTEGERS, LARGE, TYPES, gemm_of, library
 from skimp._kernels.products import has_unit_stride
 
 Array = np.ndarray[Any, Any]
 
 # OpenBLAS's batches crash through its kernels for small matrices (OpenBLAS, pull request 5980).
 _SAFE: Final = products_onednn.SMALL
-LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
 ROWS, AS_IT_IS, TRANSPOSED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
 Lies = tuple[int, int, int]  # an address, how far rows are apart, and matrices, in elements
 

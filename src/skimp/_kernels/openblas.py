@@ -15,6 +15,7 @@ FEW: Final = 1 << 19  # multiplications up to which it shares no product that Nu
 ALONE: Final = (
     1 << 17
 )  # and any, whatever is added or turned: it spins for others from some 2^18 on
+LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
 INTEGERS: Final = (("64_", ctypes.c_int64), ("", ctypes.c_int32))  # by the ends of names
 
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import bare, shaping
-from skimp._kernels.blas import multiply
+from skimp._kernels import bare, batches_loops, compiled, shaping
+from skimp._kernels.blas import UFUNCS, multiply
+from skimp._kernels.openblas import FEW, LARGE
 
 Array = np.ndarray[Any, Any]
 Finish = Callable[
     [Array, Any], None
 ]  # takes a block of the product, in the working type, and its place in the result
 
+FIRST, SECOND, NEITHER = range(3)  # which factor is transposed
 _BLAS = frozenset("fdFD")
 _SCRATCH = 1 << 20  # elements of a converted block
 _FEW = 1 << 15  # multiplications up to which NumPy's own integer loop is as fast
@@ -66,6 +68,82 @@ def has_unit_stride(x: Array) -> bool:
     if right == size:
         return down >= columns * size and down % size == 0
     return down == size and right >= rows * size and right % size == 0
+
+
+def _times(
+    x: Array,
+    y: Array,
+    flipped: int,
+    below: int,
+    shape: tuple[int, ...] | None = None,
+    bias: Array | None = None,
+) -> Array | None:
+    """The product, of fewer than `below` elements, of factors that BLAS reads where they lie, of
+    which the `FIRST`, the `SECOND` or `NEITHER` is transposed; None of any other.
+
+    They are matrices; batches that have the same dims before the last two; a matrix and a vector;
+    or what is seen as a matrix by its last dim, and a matrix. `shape`: of the result, if it is
+    another one. `bias`: what is added to each row, or to all, where no factor is `LARGE`.
+    """
+    if x.dtype != y.dtype or x.dtype.char not in _BLAS:
+        return None
+    first, second = x.ndim, y.ndim
+    if not (x.size and y.size and first and second):
+        return None
+    if first > 2 < second:
+        if x.shape[:-2] != y.shape[:-2]:
+            return None
+    elif flipped == FIRST:
+        if first != 2 or (second > 2 and not y.flags.c_contiguous):
+            return None
+    elif (
+        second > 2
+        or (second == 1 and (flipped == SECOND or first == 1))
+        or (first != 2 and not x.flags.c_contiguous)
+    ):
+        return None
+    ends = x.shape[:-1]
+    if first != 2 > second - 1:
+        x = x.reshape(-1, x.shape[-1])
+    elif second > 2 == first:
+        y = y.reshape(-1, y.shape[-1])
+    if flipped == FIRST:
+        x = x.swapaxes(-1, -2)
+        ends = x.shape[:-1]
+    elif flipped == SECOND:
+        y = y.swapaxes(-1, -2)
+    matrix = y[:, None] if second == 1 else y
+    depth, columns = matrix.shape[-2:]
+    if (
+        x.shape[-1] != depth
+        or x.size // depth * columns >= below
+        or not ((x.flags.forc if x.ndim == 2 else x.flags.c_contiguous) or has_unit_stride(x))
+        or not ((y.flags.forc if y.ndim < 3 else y.flags.c_contiguous) or has_unit_stride(matrix))
+    ):
+        return None
+    if bias is not None and not (
+        y.ndim == 2
+        and max(x.size, y.size) < LARGE
+        and bias.dtype == x.dtype
+        and bias.shape in ((columns,), (*x.shape[:-1], columns))
+    ):
+        return None
+    if second == 1 or (x.ndim == 2 and depth > 1 and x.size * columns <= FEW):
+        made = np.matmul(x, y)
+    else:
+        made = multiply(x, y)
+    if bias is not None:
+        made += bias
+    if shape is None:
+        shape = ends if second == 1 else (*ends, columns)
+    whole: Array = made if made.shape == shape else made.reshape(shape)
+    return whole
+
+
+_loops: Final = compiled.loops()
+times: Final[Callable[..., Array | None]] = (
+    _times if _loops is None else _loops.times(_times, UFUNCS, FEW, batches_loops.WORTH - 1, LARGE)
+)
 
 
 # -- blocks ---------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._kernels import products
-from skimp._ops.linalg.matmul_plans import FIRST, NEITHER, SECOND, planned
+from skimp._kernels.products import FIRST, NEITHER, SECOND
+from skimp._ops.linalg.matmul_plans import planned
 from skimp.config import config
 
 LIES = ("rows", "columns", "beginning", "gaps", "read-only")

@@ -52,7 +52,7 @@ from skimp._kernels.loops.softmax import (
     softmaxes_back,
 )
 from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
-from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufunc
+from skimp._kernels.loops.ufuncs import concatenate, multiply, ran, reduction, stack, times, ufunc
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
@@ -61,9 +61,10 @@ __all__ = [
     "floats", "gathered", "gru_back", "gru_shown", "halved", "held", "kept", "kept_by", "lined",
     "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
     "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
-    "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "normalized",
-    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
-    "prepare", "products", "put_along", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
+    "normalized", "normalized_back", "normals", "normed", "normed_back", "passed", "pooled",
+    "pooled_back", "prepare", "products", "put_along", "ran", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc",
+    "weighed", "widened", "words",
 ]  # fmt: skip

@@ -416,12 +416,27 @@ static int bare_begins(PyObject *ufunc) {
     return begins;
 }
 
+/* Its loops for operands of one type, by the type. */
+static void bare_loops(const PyUFuncObject *from, BareLoop *loops) {
+    int i, k, nargs = from->nargs;
+    memset(loops, 0, sizeof(BareLoop) * BARE_TYPES);
+    for (i = from->ntypes - 1; i >= 0; i--) { /* the first of a type is the one that counts */
+        const char *types = from->types + i * nargs;
+        for (k = 1; k < from->nin && types[k] == types[0]; k++) {}
+        if (k < from->nin || types[0] < 0 || types[0] >= BARE_TYPES || types[nargs - 1] < 0 ||
+            types[nargs - 1] >= BARE_TYPES)
+            continue;
+        loops[(int)types[0]].run = from->functions[i];
+        loops[(int)types[0]].data = from->data ? from->data[i] : NULL;
+        loops[(int)types[0]].made = types[nargs - 1];
+    }
+}
+
 /* What is called as `instead`, by a ufunc's loops; `instead` itself where it has more operands, or
    more than one result. */
 static PyObject *bare_made(PyObject *ufunc, PyObject *instead, vectorcallfunc call) {
     PyUFuncObject *from = (PyUFuncObject *)ufunc;
     BareUfunc *u;
-    int i, k, nargs;
     if (bare_begin() < 0) return NULL;
     if (Py_TYPE(ufunc) != &PyUFunc_Type || from->nin > BARE_OPERANDS || from->nout != 1 ||
         from->core_enabled) {
@@ -430,23 +445,12 @@ static PyObject *bare_made(PyObject *ufunc, PyObject *instead, vectorcallfunc ca
     }
     u = PyObject_New(BareUfunc, &bare_type);
     if (u == NULL) return NULL;
-    memset(u->loops, 0, sizeof(u->loops));
     u->call = call;
     u->nin = from->nin;
     u->begins = bare_begins(ufunc);
     Py_INCREF(instead);
     u->ufunc = instead;
-    nargs = from->nargs;
-    for (i = from->ntypes - 1; i >= 0; i--) { /* the first of a type is the one that counts */
-        const char *types = from->types + i * nargs;
-        for (k = 1; k < from->nin && types[k] == types[0]; k++) {}
-        if (k < from->nin || types[0] < 0 || types[0] >= BARE_TYPES || types[nargs - 1] < 0 ||
-            types[nargs - 1] >= BARE_TYPES)
-            continue;
-        u->loops[(int)types[0]].run = from->functions[i];
-        u->loops[(int)types[0]].data = from->data ? from->data[i] : NULL;
-        u->loops[(int)types[0]].made = types[nargs - 1];
-    }
+    bare_loops(from, u->loops);
     return (PyObject *)u;
 }
 

@@ -11,5 +11,11 @@ cdef extern from "bare.h":
     object bare_concatenate(object function)
     object bare_stack(object function)
 
+cdef extern from "matmul.h":
+    object matmul_multiply(object instead, object ufuncs, Py_ssize_t most,
+                           Py_ssize_t most_of_batch)
+    object matmul_times(object instead, object ufuncs, Py_ssize_t most, Py_ssize_t most_of_batch,
+                        Py_ssize_t largest)
+
 cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
                int outs, int threads, bint asked=*) except -1

@@ -47,3 +47,19 @@ def concatenate(function: Any) -> Any:
 def stack(function: Any) -> Any:
     """The same of what puts arrays side by side along a new dim."""
     return bare_stack(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def multiply(instead: Any, ufuncs: Any, most: Any, most_of_batch: Any) -> Any:
+    """`blas.multiply`, which is asked instead where something is not for NumPy's loops
+    (`matmul.h`): other types, more multiplications. `ufuncs`: NumPy's matmul, multiply and add."""
+    if cython.compiled:
+        return matmul_multiply(instead, ufuncs, most, most_of_batch)  # type: ignore # noqa: F821
+    return instead
+
+
+def times(instead: Any, ufuncs: Any, most: Any, most_of_batch: Any, largest: Any) -> Any:
+    """`products.times`, likewise; where something is added, factors have fewer elements than the
+    `largest`."""
+    if cython.compiled:
+        return matmul_times(instead, ufuncs, most, most_of_batch, largest)  # type: ignore # noqa: F821
+    return instead

@@ -27,13 +27,11 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import bare
-from skimp._kernels.blas import multiply
-from skimp._kernels.openblas import FEW
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels import bare, products
+from skimp._kernels.products import FIRST, NEITHER, SECOND
 from skimp._ops import batching
 from skimp._ops.linalg.matmul_batches import small_back, small_batches
-from skimp._ops.linalg.matmul_plans import FIRST, NEITHER, SECOND, TURNED, planned
+from skimp._ops.linalg.matmul_plans import TURNED, planned
 from skimp._ops.linalg.matmul_vector import check_mm, dot, mv, product, refuse_type, tell
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -50,45 +48,27 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 
 def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
-    pair = small_pair(g, mat2, input_shape)
     turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
-    if pair is not None:
-        if turned:
-            return _turned(pair[2](pair[1], pair[0].T), g._dtype)
-        return fresh(pair[2](pair[0], pair[1].T), g._dtype)
+    made = small_product(mat2, g, SECOND) if turned else small_product(g, mat2, SECOND)
+    if made is not None:
+        return _turned(made, g._dtype) if turned else fresh(made, g._dtype)
     if not (modes.state.grad or active):
-        made = planned(mat2, g, SECOND, TURNED) if turned else planned(g, mat2, SECOND)
-        if made is not None:
-            return made
+        found = planned(mat2, g, SECOND, TURNED) if turned else planned(g, mat2, SECOND)
+        if found is not None:
+            return found
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
 
 def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
-    x, y = input._np, g._np
-    if (
-        x is not None
-        and y is not None
-        and g._dtype in dtypes.FLOATING
-        and mat2_strides[0] != 1
-        and not modes.state.grad
-        and x.flags.c_contiguous
-        and y.flags.c_contiguous
-        and math.prod(mat2_shape) < config.small_below
-    ):
-        # what is all that `multiply` does, but for a column times a row
-        times = np.matmul if len(x) > 1 and x.size * y.shape[1] <= FEW else multiply
-        return fresh(times(x.T, y), g._dtype)
-    pair = small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
-    if pair is not None:
-        if turned:
-            return _turned(pair[2](pair[0].T, pair[1]), g._dtype)
-        return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
+    made = small_product(g, input, FIRST) if turned else small_product(input, g, FIRST)
+    if made is not None:
+        return _turned(made, g._dtype) if turned else fresh(made, g._dtype)
     if not (modes.state.grad or active):
-        made = planned(g, input, FIRST, TURNED) if turned else planned(input, g, FIRST)
-        if made is not None:
-            return made
+        found = planned(g, input, FIRST, TURNED) if turned else planned(input, g, FIRST)
+        if found is not None:
+            return found
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
@@ -101,80 +81,42 @@ def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
     return made
 
 
-def small_pair(
-    g: Tensor, other: Tensor, shape: Ints, seen: Array | None = None
-) -> tuple[Array, Array, Any] | None:
-    """The arrays of small matrices whose product, of `shape` or its transpose, is small and not
-    recorded, and what multiplies them, without tensors of transposes: the second one's conjugate.
-    `seen`: `other`'s matrix.
-    """
-    x, y = g._np, other._np if seen is None else seen
-    if x is None or y is None or modes.state.grad:
+def small_product(one: Tensor, other: Tensor, flipped: int, shape: Any = None) -> Array | None:
+    """`products.times` of a gradient's small factors, without tensors of transposes; where the
+    result is not recorded."""
+    x, y = one._np, other._np
+    if x is None or y is None or modes.state.grad or one._dtype.is_complex:
         return None
-    dtype = g._dtype
-    if not (
-        dtype is other._dtype
-        and dtype in dtypes.FLOATING_AND_COMPLEX
-        and x.ndim == 2 == y.ndim
-        and (y.flags.forc or has_unit_stride(y))
-        and math.prod(shape) < config.small_below
-    ):
-        return None
-    times: Any = multiply
-    if not x.flags.forc:
-        if not any(x.strides):
-            tell("mm", g, x)  # one element, expanded: the gradient of a sum
-            times = _times
-        elif not has_unit_stride(x):
-            return None
-    return x, np.conjugate(y) if dtype.is_complex else y, times
+    made = products.times(x, y, flipped, config.small_below, shape)
+    return _of_one_element(one, other, flipped, shape) if made is None else made
 
 
-def _times(x: Array, y: Array) -> Array:
-    """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
-    x = x if x.flags.forc or any(x.strides) else np.ascontiguousarray(x)
-    return multiply(x, y if y.flags.forc or any(y.strides) else np.ascontiguousarray(y))
+def _of_one_element(one: Tensor, other: Tensor, flipped: int, shape: Any) -> Array | None:
+    """Where a factor is one element, expanded (the gradient of a sum): written out, as BLAS needs
+    it."""
+    found: list[Array] = []
+    for factor, t in ((FIRST, one), (SECOND, other)):
+        x: Any = t._np
+        if x.size > 1 and not any(x.strides):
+            if x.ndim > 1:
+                tell("mm", t, x)
+            x = np.array(x, order="F" if flipped == factor else "C")  # row-major as it is read
+        found.append(x)
+    x, y = found
+    if x is one._np and y is other._np:
+        return None
+    return products.times(x, y, flipped, config.small_below, shape)
 
 
 def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
-    x, y, dtype = input._np, mat2._np, input._dtype
-    if (
-        x is not None
-        and y is not None
-        and dtype is mat2._dtype
-        and dtype in dtypes.FLOATING_AND_COMPLEX
-        and x.ndim == 2 == y.ndim
-        and x.shape[1] == y.shape[0]
-        and (x.flags.forc or has_unit_stride(x))
-        and (y.flags.forc or has_unit_stride(y))
-        and len(x) * y.shape[1] < config.small_below
-    ):
-        times = np.matmul if len(y) > 1 and x.size * y.shape[1] <= FEW else multiply
-        return fresh(times(x, y), dtype)
+    x, y = input._np, mat2._np
+    if x is not None and y is not None and x.ndim == 2 == y.ndim:
+        made = products.times(x, y, NEITHER, config.small_below)
+        if made is not None:
+            return fresh(made, input._dtype)
     one: Any = input._skimp_layout if x is None else x
     other: Any = mat2._skimp_layout if y is None else y
     return planned(input, mat2, NEITHER) if len(one.shape) == 2 == len(other.shape) else None
-
-
-def _small_tall(input: Tensor, other: Tensor) -> Tensor | None:
-    """Small row-major matrices, one below the other, times one of their type."""
-    x, y, dtype = input._np, other._np, input._dtype
-    if (
-        x is None
-        or y is None
-        or dtype is not other._dtype
-        or dtype not in dtypes.FLOATING_AND_COMPLEX
-        or not x.size
-        or not x.flags.c_contiguous
-        or x.shape[-1] != y.shape[0]
-        or not (y.flags.forc or has_unit_stride(y))
-    ):
-        return None
-    tall = x.reshape(-1, len(y))
-    if len(tall) * y.shape[1] >= config.small_below:
-        return None
-    times = np.matmul if len(y) > 1 and tall.size * y.shape[1] <= FEW else multiply
-    return fresh(times(tall, y).reshape(*x.shape[:-1], y.shape[1]), dtype)
 
 
 MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
@@ -198,28 +140,12 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return product("mm", input, mat2, check_mm(input, mat2), out)
 
 
-def _small_row(input: Tensor, other: Tensor) -> Tensor | None:
-    """`mm` of the vector as a row."""
-    x, y, dtype = input._np, other._np, input._dtype
-    if x is None or y is None or dtype is not other._dtype or dtype not in dtypes.FLOATING:
-        return None
-    if (
-        len(x) != len(y)
-        or not (y.size and x.flags.c_contiguous and y.flags.forc)
-        or y.shape[1] >= config.small_below
-    ):
-        return None
-    times = np.matmul if len(y) > 1 and y.size <= FEW else multiply
-    return fresh(times(x[None], y).reshape(-1), dtype)
-
-
 def _row_first_back(g: Tensor, other: Tensor) -> Tensor:
-    x, y = g._np, other._np
-    if x is None or y is None or modes.state.grad or not y.flags.forc:
+    made = small_product(g, other, SECOND)
+    if made is None:
         rows = len(other)
         return mm_first_back(g.unsqueeze(0), other, (1, rows), (rows, 1)).squeeze(0)
-    row = x[None] if x.flags.c_contiguous else np.ascontiguousarray(x)[None]
-    return fresh(multiply(row, y.T).reshape(-1), g._dtype)
+    return fresh(made, g._dtype)
 
 
 def _row_second_back(g: Tensor, input: Tensor, other_shape: Ints, other_strides: Ints) -> Tensor:
@@ -366,26 +292,32 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     """The fast path of what the operands are, recorded."""
     x, y = input._np, other._np
+    needed = (input._rg or other._rg) and modes.state.grad
     if x is None or y is None:
-        if len(shape_of(other)) < 3:
+        two = len(shape_of(other))
+        one = len(shape_of(input))
+        if two < 2 or (two == 2 != one):
             return None
-        made, rows = planned(input, other, NEITHER), _recording_batched
-    elif y.ndim < 2:
-        if not y.ndim or not 0 < x.ndim < 3:
-            return None
-        return mv(input, other) if x.ndim == 2 else dot(input, other)
-    elif y.ndim > 2:
-        made, rows = small_batches(input, other), _recording_batched
-        if made is None:
-            made = planned(input, other, NEITHER)
-    elif x.ndim == 1:
-        made, rows = _small_row(input, other), _recording_row
-    elif x.ndim > 2:  # recorded, these are two views and a product
-        quiet = not ((input._rg or other._rg) and modes.state.grad)
-        return _small_tall(input, other) if quiet else None
+        made = planned(input, other, NEITHER)
     else:
-        made, rows = _small_mm(input, other), MULTIPLYING
-    if made is not None and (input._rg or other._rg) and modes.state.grad:
+        one, two = x.ndim, y.ndim
+        if needed and two == 2 < one:  # two views and a product
+            return None
+        found = products.times(x, y, NEITHER, config.small_below) if two == 2 else None
+        if found is not None:
+            made = fresh(found, input._dtype)
+        elif two < 2:
+            if not two or not 0 < one < 3:
+                return None
+            return mv(input, other) if one == 2 else dot(input, other)
+        elif two > 2:
+            made = small_batches(input, other)
+            if made is None:
+                made = planned(input, other, NEITHER)
+        else:
+            made = planned(input, other, NEITHER) if one == 2 else None
+    if made is not None and needed:
+        rows = MULTIPLYING if one == 2 else _recording_row if one == 1 else _recording_batched
         rows.record(made, input, other)
     return made
 
@@ -460,13 +392,7 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        x = self._np
-        matrices = (x is None or x.ndim == 2) and len(shape_of(self)) == 2 == len(shape_of(other))
-        made = _small_mm(self, other) if matrices else None
-        if made is None:
-            made = _small_matmul(self, other)
-        elif (self._rg or other._rg) and modes.state.grad:
-            MULTIPLYING.record(made, self, other)
+        made = _small_matmul(self, other)
         if made is not None:
             return made
     if not isinstance(other, Tensor):

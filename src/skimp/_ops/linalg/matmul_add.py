@@ -29,8 +29,8 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, gemm, products, shaping
-from skimp._kernels.blas import multiply
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels.openblas import FEW, LARGE
+from skimp._kernels.products import NEITHER
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import (
     adjoint,
@@ -40,7 +40,7 @@ from skimp._ops.linalg.matmul import (
     mm_first_back,
     mm_second_back,
 )
-from skimp._ops.linalg.matmul_plans import NEITHER, PLAIN, planned
+from skimp._ops.linalg.matmul_plans import PLAIN, planned
 from skimp._ops.linalg.matmul_vector import check_mm, check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
@@ -188,26 +188,18 @@ def small_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor | None:
     """`addmm` of small matrices of one type, not recorded; None for any other."""
-    w, x, y, dtype = input._np, mat1._np, mat2._np, mat1._dtype
+    w, x, y = input._np, mat1._np, mat2._np
     if w is None or beta != 1 or alpha != 1:
         return None
-    if x is None or y is None or x.size >= gemm.LARGE or y.size >= gemm.LARGE:
-        return _large_addmm(input, mat1, mat2) if dtype is input._dtype else None
-    if not (
-        dtype is input._dtype
-        and dtype is mat2._dtype
-        and dtype in dtypes.FLOATING_AND_COMPLEX
-        and x.ndim == 2 == y.ndim
-        and x.shape[1] == y.shape[0]
-        and (x.flags.forc or has_unit_stride(x))
-        and (y.flags.forc or has_unit_stride(y))
-    ):
-        return None
-    made = multiply(x, y)
-    if w.shape != made.shape and w.shape != made.shape[1:]:
-        return None
-    made += w
-    return fresh(made, dtype)
+    if x is not None and y is not None:
+        if not x.ndim == 2 == y.ndim:
+            return None
+        made = products.times(x, y, NEITHER, FEW, None, w)
+        if made is not None:
+            return fresh(made, mat1._dtype)
+        if max(x.size, y.size) < LARGE:
+            return None
+    return _large_addmm(input, mat1, mat2) if input._dtype is mat1._dtype else None
 
 
 def _small_sum(input: Tensor, a: Tensor, b: Tensor, dims: tuple[int, int]) -> Tensor | None:
@@ -275,7 +267,7 @@ def _large_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> Tensor | None:
     """The same of a row and large matrices of its type, whose product BLAS adds to it."""
     if len(shape_of(mat1)) != 2:
         return None
-    return planned(mat1, mat2, NEITHER, PLAIN, None, input._skimp_array(), gemm.LARGE)
+    return planned(mat1, mat2, NEITHER, PLAIN, None, input._skimp_array(), LARGE)
 
 
 @general(

@@ -9,8 +9,9 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels import products
 from skimp._kernels.blas import multiply
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels.products import FIRST, NEITHER, SECOND, has_unit_stride
 from skimp._ops.linalg.matmul_vector import tell
 from skimp.config import config
 
@@ -18,10 +19,14 @@ from skimp.config import config
 def small_batches(input: Tensor, other: Tensor, name: str = "matmul") -> Tensor | None:
     """Batches of matrices with the very same batch dims."""
     x, y, dtype = input._np, other._np, input._dtype
+    if x is None or y is None:
+        return None
+    if x.ndim > 2:
+        made = products.times(x, y, NEITHER, config.small_below)
+        if made is not None:
+            return fresh(made, dtype)
     if (
-        x is None
-        or y is None
-        or dtype is not other._dtype
+        dtype is not other._dtype
         or dtype not in dtypes.FLOATING_AND_COMPLEX
         or not _are_small(x, y)
     ):
@@ -40,11 +45,15 @@ def small_back(name: str, g: Tensor, other: Tensor, first: bool) -> Tensor | Non
     transposes, nor of complex numbers' conjugates.
     """
     x, y, dtype = g._np, other._np, g._dtype
+    if x is None or y is None or modes.state.grad:
+        return None
+    if y.ndim > 2 and any(x.strides) and not dtype.is_complex:
+        one, two, flipped = (x, y, SECOND) if first else (y, x, FIRST)
+        made = products.times(one, two, flipped, config.small_below)
+        if made is not None:
+            return fresh(made, dtype)
     if (
-        x is None
-        or y is None
-        or modes.state.grad
-        or dtype is not other._dtype
+        dtype is not other._dtype
         or dtype not in dtypes.FLOATING_AND_COMPLEX
         or not x.ndim == y.ndim > 2
     ):

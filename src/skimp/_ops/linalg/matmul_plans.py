@@ -22,11 +22,10 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import blas, gemm, openblas, shaping
 from skimp._kernels.blas import multiply
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels.products import FIRST, SECOND, has_unit_stride
 
 Ints = tuple[int, ...]
 
-FIRST, SECOND, NEITHER = range(3)  # which factor is transposed
 # The result of factors as they are; its transpose; of what is matrices by the last dims, a matrix,
 # or in the shape of the first but for its last dim.
 PLAIN, TURNED, ROWS, LIKE_FIRST = range(4)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
@@ -17,7 +15,7 @@ from skimp._engine.memory import copies as told
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import bare, products
-from skimp._kernels.products import has_unit_stride
+from skimp._kernels.products import FIRST, NEITHER, has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
 from skimp._ops.sparse import rules as sparse
@@ -190,28 +188,19 @@ def outer_adjoint(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
-    x, y, dtype = input._np, g._np, g._dtype
-    if x is None or y is None or modes.state.grad or active or dtype not in dtypes.FLOATING:
+    x, y = input._np, g._np
+    if x is None or y is None or modes.state.grad or active or g._dtype.is_complex:
         return mv(conj(input).t(), g)
-    if not (dtype is input._dtype and x.size and x.flags.forc and y.flags.c_contiguous):
-        return mv(input.t(), g)
-    return fresh(np.matmul(x.T, y), dtype)
+    made = products.times(x, y, FIRST, config.small_below)
+    return mv(input.t(), g) if made is None else fresh(made, g._dtype)
 
 
 def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
-    x, y, dtype = input._np, vec._np, input._dtype
-    if (
-        x is None
-        or y is None
-        or dtype is not vec._dtype
-        or dtype not in dtypes.FLOATING_AND_COMPLEX
-        or x.ndim != 2
-        or y.ndim != 1
-        or x.shape[1] != len(y)
-        or not (x.size and x.flags.forc and y.flags.c_contiguous)
-    ):
+    x, y = input._np, vec._np
+    if x is None or y is None or x.ndim != 2 or y.ndim != 1:
         return None
-    return fresh(np.matmul(x, y), dtype)
+    made = products.times(x, y, NEITHER, config.small_below)
+    return None if made is None else fresh(made, input._dtype)
 
 
 @general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0",

@@ -19,13 +19,14 @@ from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh, wrap
-from skimp._kernels import gemm
-from skimp._kernels.blas import multiply
+from skimp._kernels import products
+from skimp._kernels.openblas import FEW, LARGE
+from skimp._kernels.products import FIRST, NEITHER, SECOND
 from skimp._kernels.shaping import is_dense
 from skimp._ops import batching
-from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_pair
+from skimp._ops.linalg.matmul import MULTIPLYING, into, matmul, mm, small_product
 from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
-from skimp._ops.linalg.matmul_plans import FIRST, LIKE_FIRST, NEITHER, ROWS, SECOND, planned
+from skimp._ops.linalg.matmul_plans import LIKE_FIRST, ROWS, planned
 from skimp._ops.shape.views import TURNED, VIEWED
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
@@ -39,49 +40,35 @@ def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
         return None
     x, w = input._np, weight._np
     b = None if bias is None else bias._np
-    if x is None or w is None or x.size >= gemm.LARGE or w.size >= gemm.LARGE:
-        return _large_linear(input, weight, bias)
-    shape = x.shape
-    if not shape or w.ndim != 2:
-        return None
     needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
-    dtype = input._dtype
-    outs, ins = w.shape
-    if not (
-        dtype in dtypes.FLOATING_AND_COMPLEX
-        and dtype is weight._dtype
-        and is_dense(x)
-        and w.flags.forc
-        and shape[-1] == ins
-        and (bias is None or (b is not None and bias._dtype is dtype and b.shape == (outs,)))
-        and x.size
-        and not (needed and not _is_folded(input, x, weight, w, bias))
-    ):
+    if x is None or w is None:
+        return _large_linear(input, weight, bias, needed)
+    if w.ndim != 2 or (bias is not None and (b is None or b.ndim != 1)):
+        return None
+    shape = x.shape
+    whole, matrix = None, None
+    if not needed or _is_folded(input, x, weight, w, bias):
+        if needed and len(shape) != 2:
+            outs, ins = w.shape
+            matrix = x.size // max(ins, 1), outs
+        whole = products.times(x, w, SECOND, FEW, matrix, b)
+    if whole is None:
+        if max(x.size, w.size) >= LARGE:
+            return _large_linear(input, weight, bias, needed)
         return _by_parts(input, x, weight, w, bias) if needed else None
-    flat = len(shape) == 2
-    if x.size == ins and not (flat or needed):  # one row: what has one dim is looked at less
-        whole = multiply(x.ravel(), w.T)
-        if b is not None:
-            whole += b
-    else:
-        whole = multiply(x if flat else x.reshape(-1, ins), w.T)
-        if b is not None:
-            whole += b if len(whole) > 1 else b[None]
-    if not needed:
-        return fresh(whole if flat else whole.reshape((*shape[:-1], outs)), dtype)
-    made = fresh(whole, dtype)
-    if bias is None:
-        _ALONE.record(made, input, weight)
-    else:
-        _WITH_BIAS.record(made, bias, input, weight)
-    return made if flat else _in_shape(made, (*shape[:-1], outs))
+    made = fresh(whole, input._dtype)
+    if needed:
+        if bias is None:
+            _ALONE.record(made, input, weight)
+        else:
+            _WITH_BIAS.record(made, bias, input, weight)
+    return made if matrix is None else _in_shape(made, (*shape[:-1], len(w)))
 
 
-def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
+def _large_linear(input: Any, weight: Any, bias: Any, needed: bool) -> Tensor | None:
     """Where a factor is large: one product, which BLAS adds to the bias, as it does for `addmm`;
     recorded as one node. None where that is not to be had.
     """
-    needed = modes.state.grad and (input._rg or weight._rg or (bias is not None and bias._rg))
     if saving.GUARDED or input._skimp_marked or weight._skimp_marked:
         return None
     b = None
@@ -89,7 +76,7 @@ def _large_linear(input: Any, weight: Any, bias: Any) -> Tensor | None:
         b = bias._np
         if b is None or bias._dtype is not input._dtype:
             return None
-    made = planned(input, weight, SECOND, ROWS if needed else LIKE_FIRST, None, b, gemm.LARGE)
+    made = planned(input, weight, SECOND, ROWS if needed else LIKE_FIRST, None, b, LARGE)
     if made is None or not needed:
         return made
     if bias is None:
@@ -121,7 +108,7 @@ def _is_folded(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> bool:
         layout = input._skimp_layout
         if (x.strides[0] // x.itemsize if layout is None else layout.strides[0]) == 1:
             return False  # a column turned: its gradient lies so too
-    return is_dense(w) and input._dtype in dtypes.FLOATING
+    return is_dense(x) and is_dense(w) and input._dtype in dtypes.FLOATING
 
 
 def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor | None:
@@ -147,13 +134,11 @@ def _by_parts(input: Any, x: Array, weight: Any, w: Array, bias: Any) -> Tensor 
 
 
 def _input_back(g: Tensor, weight: Tensor, input_shape: Ints) -> Tensor:
-    pair = None if g._np is None else small_pair(g, weight, input_shape)
-    if pair is None:
-        found = None if active else planned(g, weight, NEITHER, ROWS, input_shape)
-        if found is not None:
-            return found
-        return _as_made(mm(g, weight), input_shape)
-    return fresh(pair[2](pair[0], pair[1]).reshape(input_shape), g._dtype)
+    made = small_product(g, weight, NEITHER, input_shape)
+    if made is not None:
+        return fresh(made, g._dtype)
+    found = None if active else planned(g, weight, NEITHER, ROWS, input_shape)
+    return _as_made(mm(g, weight), input_shape) if found is None else found
 
 
 def _as_made(made: Tensor, shape: Ints) -> Tensor:
@@ -169,15 +154,12 @@ def _as_made(made: Tensor, shape: Ints) -> Tensor:
 
 
 def _weight_back(g: Tensor, input: Tensor) -> Tensor:
-    x, y = input._np, g._np
-    if x is not None and y is not None:
-        ins = x.shape[-1]
-        seen = x if x.ndim == 2 else x.reshape(-1, ins)
-        pair = small_pair(g, input, (ins, y.shape[1]), seen)
-        if pair is not None:
-            return fresh(pair[2](pair[0].T, pair[1]), g._dtype)
-    made = None if active else planned(g, input, FIRST, ROWS)
-    return mm(g.t(), input.view(-1, shape_of(input)[-1])) if made is None else made
+    x = input._np
+    made = small_product(g, input, FIRST) if x is not None and x.ndim > 1 else None
+    if made is not None:
+        return fresh(made, g._dtype)
+    found = None if active else planned(g, input, FIRST, ROWS)
+    return mm(g.t(), input.view(-1, shape_of(input)[-1])) if found is None else found
 
 
 def _unfold(node: Any) -> None:
