@@ -42,12 +42,13 @@ COSTS: Final[dict[Any, float]] = {
     ),
     **dict.fromkeys(
         (
-            *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power),
+            *(np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power),
             *(np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh),
             *(np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh, np.arctan2),
         ),
         _SLOW,
     ),
+    bare.EXP: _SLOW if bare.EXP is np.exp else BRIEF,
 }
 # Of each, and of what calls its loops straight (`Kernel.fn` is that), NumPy's.
 NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(ufunc))}

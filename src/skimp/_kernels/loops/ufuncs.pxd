@@ -11,5 +11,8 @@ cdef extern from "bare.h":
     object bare_concatenate(object function)
     object bare_stack(object function)
 
+cdef extern from "exponentials.h":
+    object exponentials_ufunc(object function)
+
 cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
                int outs, int threads, bint asked=*) except -1

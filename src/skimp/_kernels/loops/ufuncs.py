@@ -33,6 +33,12 @@ def ufunc(function: Any) -> Any:
     return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
 
 
+def exponential(function: Any) -> Any:
+    """NumPy's `exp`, of float32 by a loop of ours where the processor has the vectors for it
+    (`exponentials.h`)."""
+    return exponentials_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
 def reduction(function: Any) -> Any:
     """Its `reduce`, likewise, along one dim or all."""
     reduce = function.reduce
