@@ -19,7 +19,7 @@ UFUNCS = [
     *[u for u in vars(np).values() if isinstance(u, np.ufunc) and u.nin < 3 and u.nout == 1],
     umath.clip,
 ]
-SHAPES = ((), (1,), (4,), (33,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 1), (0,), (70, 60))
+SHAPES = ((), (1,), (4,), (33,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 1), (0,), (70, 60), (90, 60), (1, 60))
 NUMBERS = (2.5, -0.0, 0, 3, -7, 1 << 30, 1e300, True, np.float32(0.5))
 Draw = Any
 
@@ -32,6 +32,37 @@ def compiled_loops() -> None:
 
 def test_as_it_stands_it_is_the_ufunc() -> None:
     assert loops.ufunc(np.add) is np.add
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "?", "i8", "c16"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (100,), (70, 60), (40_000,), (1 << 20, 5)])
+def test_long_arrays_begin_with_a_line_of_the_cache(shape: Any, kind: str) -> None:
+    x = bare.empty(shape, np.dtype(kind))
+    assert (x.shape, x.dtype, x.base, x.flags.carray) == (shape, np.dtype(kind), None, True)
+    if x.nbytes >= 1 << 14:
+        assert x.ctypes.data % sharing.LINE == 0
+    x[...] = 1
+    y = x.copy()
+    x.resize(x.size + 9, refcheck=False)
+    assert np.array_equal(x[:-9], y.reshape(-1))
+    assert not x[-9:].any()
+
+
+def test_of_other_arguments_empty_is_numpys() -> None:
+    assert bare.empty(3, "i4").dtype == np.int32
+    assert bare.empty([2, 3], dtype=np.dtype("O")).shape == (2, 3)
+    for shape in ((-1,), (1 << 40, 1 << 40), (2.0,)):
+        with pytest.raises((ValueError, TypeError)):
+            bare.empty(shape, np.dtype("f4"))
+    with pytest.raises(MemoryError):
+        bare.empty((1 << 58,), np.dtype("f4"))
+
+
+def test_results_of_middle_sizes_begin_with_a_line_of_the_cache() -> None:
+    x = np.ones((90, 60), "f")
+    for y in (bare.add(x, x), bare.add(x, x[0]), bare.exp(x), bare.add(x.astype("d"), 1)):
+        assert y.ctypes.data % sharing.LINE == 0
+    assert bare.less(x, x).dtype == bool
 
 
 @st.composite

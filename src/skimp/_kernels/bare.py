@@ -109,6 +109,7 @@ bincount: Final = _behind(np.bincount)
 concatenate: Final = _joining("concatenate", _behind(np.concatenate))
 copyto: Final = _behind(np.copyto)
 dot: Final = _behind(np.dot)
+empty: Final = _joining("empty", np.empty)  # whose longer arrays begin with a line of the cache
 empty_like: Final = _behind(np.empty_like)
 inner: Final = _behind(np.inner)
 lexsort: Final = _behind(np.lexsort)

@@ -11,6 +11,9 @@ cdef extern from "bare.h":
     object bare_concatenate(object function)
     object bare_stack(object function)
 
+cdef extern from "lines.h":
+    object lines_function(object function)
+
 cdef extern from "exponentials.h":
     object exponentials_ufunc(object function)
 

@@ -53,3 +53,9 @@ def concatenate(function: Any) -> Any:
 def stack(function: Any) -> Any:
     """The same of what puts arrays side by side along a new dim."""
     return bare_stack(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
+def empty(function: Any) -> Any:
+    """NumPy's `empty`, of a tuple of sizes and a type, whose longer arrays begin with a line of the
+    cache (`lines.h`)."""
+    return lines_function(function) if cython.compiled else function  # type: ignore # noqa: F821
