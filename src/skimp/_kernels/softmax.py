@@ -35,8 +35,8 @@ _LEAST: Final = 2.0**-29
 _MOST: Final = 2.0**100
 # seconds that a loop takes for each element
 _COSTS: Final = {
-    "softmaxes": 0.4e-9, "softmaxes_back": 0.2e-9, "log_softmaxes": 0.6e-9,
-    "log_softmaxes_back": 0.4e-9,
+    "softmaxes": 0.3e-9, "softmaxes_back": 0.2e-9, "log_softmaxes": 0.4e-9,
+    "log_softmaxes_back": 0.3e-9,
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from skimp._kernels.loops.draws import shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.layer_norm import normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses
-from skimp._kernels.loops.masks import filled, held, kept, passed
+from skimp._kernels.loops.masks import cleared, filled, held, kept, passed
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import normals
 from skimp._kernels.loops.objects import address, addresses, caller, dense, floats
@@ -39,7 +39,7 @@ from skimp._kernels.loops.ufuncs import concatenate, empty, exponential, ran, re
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
+    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "cleared", "columns",
     "concatenate", "dense", "empty", "exponential", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
