@@ -37,13 +37,6 @@ def _ufunc(function: Any) -> Any:
     return function if found is None else found.ufunc(function)
 
 
-def _exponential() -> np.ufunc:
-    """NumPy's `exp`, or what stands for it in all ways of float32: a ufunc with the same loops for
-    other types."""
-    found = compiled.loops()
-    return np.exp if found is None else found.exponential(np.exp)  # type: ignore[no-any-return]
-
-
 @cache
 def reduction(function: Any) -> Any:
     """The `reduce` of a ufunc, likewise, along one axis or all."""
@@ -128,7 +121,7 @@ bitwise_xor: Final = ufunc(np.bitwise_xor)
 copysign: Final = ufunc(np.copysign)
 divide: Final = ufunc(np.divide)
 equal: Final = ufunc(np.equal)
-EXP: Final = _exponential()
+EXP: Final = _joining("exponential", np.exp)  # a ufunc, in all ways of float32
 exp: Final = ufunc(EXP)
 expm1: Final = ufunc(np.expm1)
 floor: Final = ufunc(np.floor)

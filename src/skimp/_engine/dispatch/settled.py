@@ -16,8 +16,6 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.fast_path import fast_of, to_write
 from skimp._engine.dispatch.operands import OPMATH, constant

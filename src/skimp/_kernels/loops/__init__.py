@@ -35,15 +35,24 @@ from skimp._kernels.loops.softmax import (
     softmaxes_back,
 )
 from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
-from skimp._kernels.loops.ufuncs import concatenate, empty, exponential, ran, reduction, stack, ufunc
+from skimp._kernels.loops.ufuncs import (
+    concatenate,
+    empty,
+    exponential,
+    ran,
+    reduction,
+    stack,
+    ufunc,
+)
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "cleared", "columns",
-    "concatenate", "dense", "empty", "exponential", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
-    "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
-    "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "cleared",
+    "columns", "concatenate", "dense", "empty", "exponential", "filled", "floats", "gru_back",
+    "gru_shown", "halved", "held", "kept", "lined", "log_softmaxes", "log_softmaxes_back",
+    "lstm_back", "lstm_carried", "momentum", "normalized", "normalized_back", "normals", "normed",
+    "normed_back", "passed", "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed",
+    "widened", "words",
 ]  # fmt: skip
