@@ -1585,3 +1585,13 @@ def test_products_of_batches_have_numpys_bits_by_any_number_of_threads(
         if threads > 1:
             done = batches_loops.multiply(a, b, np.empty_like(want))
             assert done == (other != "the first, turned")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_bytes_are_cleared_by_any_number_of_threads(made: Any, threads: int) -> None:
+    for n in (0, 1, 2, 300, 5000):
+        around = np.full(n + 20, 7, np.uint8)
+        made.cleared(around[10 : 10 + n], threads)
+        assert not around[10 : 10 + n].any()
+        assert (around[:10] == 7).all()
+        assert (around[10 + n :] == 7).all()

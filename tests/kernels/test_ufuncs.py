@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 from numpy._core import umath
 
@@ -18,7 +19,21 @@ UFUNCS = [
     *[u for u in vars(np).values() if isinstance(u, np.ufunc) and u.nin < 3 and u.nout == 1],
     umath.clip,
 ]
-SHAPES = ((), (1,), (4,), (33,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 1), (0,), (70, 60))
+SHAPES = (
+    (),
+    (1,),
+    (4,),
+    (33,),
+    (3, 4),
+    (1, 4),
+    (3, 1),
+    (2, 3, 4),
+    (2, 1, 1),
+    (0,),
+    (70, 60),
+    (90, 60),
+    (1, 60),
+)
 NUMBERS = (2.5, -0.0, 0, 3, -7, 1 << 30, 1e300, True, np.float32(0.5))
 Draw = Any
 
@@ -31,6 +46,37 @@ def compiled_loops() -> None:
 
 def test_as_it_stands_it_is_the_ufunc() -> None:
     assert loops.ufunc(np.add) is np.add
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "?", "i8", "c16"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (100,), (70, 60), (40_000,), (1 << 20, 5)])
+def test_long_arrays_begin_with_a_line_of_the_cache(shape: Any, kind: str) -> None:
+    x = bare.empty(shape, np.dtype(kind))
+    assert (x.shape, x.dtype, x.base, x.flags.carray) == (shape, np.dtype(kind), None, True)
+    if x.nbytes >= 1 << 14:
+        assert x.ctypes.data % sharing.LINE == 0
+    x[...] = 1
+    y = x.copy()
+    x.resize(x.size + 9, refcheck=False)
+    assert np.array_equal(x[:-9], y.reshape(-1))
+    assert not x[-9:].any()
+
+
+def test_of_other_arguments_empty_is_numpys() -> None:
+    assert bare.empty(3, "i4").dtype == np.int32
+    assert bare.empty([2, 3], dtype=np.dtype("O")).shape == (2, 3)
+    for shape in ((-1,), (1 << 40, 1 << 40), (2.0,)):
+        with pytest.raises((ValueError, TypeError)):
+            bare.empty(shape, np.dtype("f4"))
+    with pytest.raises(MemoryError):
+        bare.empty((1 << 58,), np.dtype("f4"))
+
+
+def test_results_of_middle_sizes_begin_with_a_line_of_the_cache() -> None:
+    x = np.ones((90, 60), "f")
+    for y in (bare.add(x, x), bare.add(x, x[0]), bare.exp(x), bare.add(x.astype("d"), 1)):
+        assert y.ctypes.data % sharing.LINE == 0
+    assert bare.less(x, x).dtype == bool
 
 
 @st.composite
@@ -180,3 +226,44 @@ def test_who_asks_numpy_to_raise_is_not_asked_by_small_ops() -> None:
     with np.errstate(all="raise"):  # PyTorch's are silent
         assert (skimp.ones(2) / skimp.zeros(2)).tolist() == [float("inf")] * 2
         assert (skimp.ones(2).log() * 2).tolist() == [0, 0]
+
+
+ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan, 88.722839, 88.72284, -87.33655, -103.97, -103.98, -1e30]
+
+
+def test_exponentials_of_float32_are_within_one_unit_in_the_last_place() -> None:
+    near = np.random.default_rng(0).uniform(-105, 90, 100_000)
+    bits = np.random.default_rng(1).integers(0, 1 << 32, 100_000, np.uint32).view(np.float32)
+    x = np.concatenate([near.astype("f"), bits, np.float32(ENDS)])
+    y, exact = bare.exp(x), np.exp(x.astype("d"))
+    theirs = torch.exp(torch.from_numpy(x)).numpy()
+    assert np.array_equal(np.isnan(y), np.isnan(theirs))
+    assert np.array_equal(np.isinf(y), np.isinf(theirs))
+    some = np.isfinite(theirs)
+    unit = np.spacing(theirs[some]).astype("d")
+    limit = 3.0 if bare.EXP is np.exp else 0.8  # NumPy's is within three
+    assert (np.abs(y[some] - exact[some]) <= limit * unit).all()
+
+
+def test_an_exponentials_bits_are_its_own() -> None:
+    x = np.random.default_rng(2).uniform(-110, 90, 70_000).astype("f")
+    x[: len(ENDS)] = ENDS
+    whole = bare.exp(x)
+    for first, last, step in ((0, 1, 1), (3, 20, 1), (1, 4000, 1), (5, 9000, 1), (0, 700, 3)):
+        part = x[first:last:step]
+        assert np.array_equal(bare.exp(part), whole[first:last:step], equal_nan=True)
+        assert np.array_equal(bare.EXP(part), whole[first:last:step], equal_nan=True)
+        assert np.array_equal(bare.EXP(part[::-1])[::-1], bare.EXP(part), equal_nan=True)
+    over = x.copy()
+    assert np.array_equal(bare.EXP(over, out=over), whole, equal_nan=True)
+    for defer in ("never", "always"):
+        with skimp.config.using(defer=defer):
+            y = (skimp.from_numpy(x.copy()) + 0.0).exp()
+            assert np.array_equal(y.numpy(), whole, equal_nan=True)
+
+
+def test_exponentials_of_what_is_no_number_warn_nobody() -> None:
+    with np.errstate(all="raise"):
+        bare.EXP(np.float32([np.nan, 1, -1]))
+    with pytest.raises(FloatingPointError, match="overflow"), np.errstate(all="raise"):
+        bare.EXP(np.float32([100.0]))

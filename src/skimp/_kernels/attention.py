@@ -196,7 +196,7 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array | None, a: Atte
                 most = np.maximum.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
                 top[:, block] = bare.where(np.isneginf(most), 0, most)  # sees nothing: not nan
                 np.subtract(s, top[:, block], out=s)
-                np.exp(s, out=s)
+                bare.exp(s, out=s)
             if a.kept is None:
                 np.matmul(s, vs[:, :seen], out=found[:, block])
                 continue
@@ -261,7 +261,7 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
                 _hide(p, a, group, block, 0)
             else:
                 _hide(p, a, group, block)
-                np.exp(p, out=p)
+                bare.exp(p, out=p)
             np.matmul(gs[:, block], vt[..., :seen], out=dp)
             some_k, some_v = sum_k[:, :seen], sum_v[:, :seen]
             if written:
@@ -352,7 +352,7 @@ def _whole_forward(
     s = multiply(np.multiply(q.astype(work, copy=False), scale), k.swapaxes(-1, -2))
     top = None
     if not added and _are_tame(s):
-        np.exp(s, out=s)
+        bare.exp(s, out=s)
         if a.causal or a.mask is not None:
             _hide_whole(s, a, 0)
     else:
@@ -360,7 +360,7 @@ def _whole_forward(
         lowest = np.finfo(work).min  # of a row that sees nothing: it is all -inf, and not nan
         top = np.maximum(row_tops(s.reshape(-1, s.shape[-1])), lowest).reshape(*s.shape[:-1], 1)
         s -= top
-        np.exp(s, out=s)
+        bare.exp(s, out=s)
     total = np.matmul(s, _ones(s.shape[-1], work))  # a sum by BLAS: NumPy's of short rows is slow
     if lse is not None:
         np.log(total, out=lse)
@@ -412,7 +412,7 @@ def _whole_backward(
         # of a row that sees nothing: exponentials of -inf, not of nan
         lse = bare.where(np.equal(lse, -np.inf), np.inf, lse)
     p -= lse
-    np.exp(p, out=p)
+    bare.exp(p, out=p)
     dp = multiply(g, v.swapaxes(-1, -2))
     seen = p
     if a.kept is not None:

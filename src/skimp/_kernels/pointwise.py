@@ -383,7 +383,7 @@ def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
 def logaddexp(a: Any, b: Any, *, out: Array) -> None:
     """log(exp(a) + exp(b)), real or complex."""
     if out.dtype.kind != "c":
-        _log_add(a, b, out, np.exp, 1)
+        _log_add(a, b, out, bare.exp, 1)
         return
     turned = bare.less(np.real(a), np.real(b))
     larger, smaller = bare.where(turned, b, a), bare.where(turned, a, b)

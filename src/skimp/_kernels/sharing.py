@@ -5,7 +5,7 @@ by its own loops, and loops of ours that are told how many threads run them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -42,12 +42,13 @@ COSTS: Final[dict[Any, float]] = {
     ),
     **dict.fromkeys(
         (
-            *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power),
+            *(np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.power),
             *(np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh),
             *(np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh, np.arctan2),
         ),
         _SLOW,
     ),
+    bare.EXP: _SLOW if bare.EXP is np.exp else BRIEF,
 }
 # Of each, and of what calls its loops straight (`Kernel.fn` is that), NumPy's.
 NUMPYS: Final = {one: ufunc for ufunc in COSTS for one in (ufunc, bare.ufunc(ufunc))}
@@ -95,11 +96,18 @@ def made(ufunc: Any, *arrays: Any) -> Any:
         if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
             return ufunc(*arrays)
     dtype = _BOOL if known in _PREDICATES else like.dtype
-    room = np.empty(like.size * dtype.itemsize + LINE, np.uint8)
-    out = np.ndarray(like.shape, dtype, room, -shaping.address(room) % LINE)
+    out = _room(like.shape, dtype)
     if not ran(ufunc, arrays, out):
         ufunc(*arrays, out=out)
     return out
+
+
+def _begun_with_a_line(shape: tuple[int, ...], dtype: Any) -> Array:
+    room = np.empty(prod(shape) * dtype.itemsize + LINE, np.uint8)
+    return np.ndarray(shape, dtype, room, -shaping.address(room) % LINE)
+
+
+_room: Final = _begun_with_a_line if compiled.loops() is None else bare.empty
 
 
 def ran(ufunc: Any, arrays: Sequence[Any], out: Array, numbers: Sequence[float] = ()) -> bool:

@@ -23,7 +23,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import compiled, repeats, shaping, sharing
+from skimp._kernels import bare, compiled, repeats, shaping, sharing
 from skimp._kernels.halves import retyped
 from skimp.config import config
 
@@ -368,7 +368,7 @@ def _conversion_text(row: Pointwise, names: _Names) -> Lines:
 def _space(row: Pointwise) -> dict[str, Any]:
     return {
         "Tensor": Tensor, "as_type": as_type, "check": row.check, "compiled": compiled,
-        "default": promotion.get_default_dtype, "empty": np.empty, "find": _find,
+        "default": promotion.get_default_dtype, "empty": bare.empty, "find": _find,
         "known": row.typed, "long": sharing.BYTES, "number": number, "numbers": _NUMBERS,
         "ordinary": ORDINARY, "ran": sharing.ran, "recording": row.recording, "row": row,
         "small_array": small_array, "state": modes.state,

@@ -199,7 +199,7 @@ class Forms:
         OPS[row.name] = self.op
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
-            "call": call, "empty": np.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
+            "call": call, "empty": bare.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
             "long": sharing.BYTES, "ordinary": ORDINARY,
             "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,

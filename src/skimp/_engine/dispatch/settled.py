@@ -16,8 +16,6 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.fast_path import fast_of, to_write
 from skimp._engine.dispatch.operands import OPMATH, constant
@@ -28,6 +26,7 @@ from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import bare
 
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _LONG = dtypes.FLOATING - OPMATH.keys()
@@ -79,7 +78,7 @@ def settle(decide: Function, free: str | None = None) -> Settled:
     takes = [*own.parameters.values()]
     names = [p.name for p in takes if p.name not in ("out", "inplace")]
     space: dict[str, Any] = {
-        "call": call, "decide": decide, "empty": np.empty, "free": free, "fresh": fresh,
+        "call": call, "decide": decide, "empty": bare.empty, "free": free, "fresh": fresh,
         "learn": _learn, "ordinary": ORDINARY, "plain": _PLAIN, "plans": {}, "state": modes.state,
         "to_write": to_write,
     }  # fmt: skip

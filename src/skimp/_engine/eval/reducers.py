@@ -420,7 +420,7 @@ def _first_logsumexp(block: Array, start: int) -> State:
     top = np.maximum.reduce(block, axis=1)
 
     def term(block: Array, out: Array) -> None:
-        np.exp(np.subtract(block, _finite(top)[:, None, :], out=out), out=out)
+        bare.exp(np.subtract(block, _finite(top)[:, None, :], out=out), out=out)
 
     return top, _sum_of(term, block)
 
@@ -430,7 +430,7 @@ def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:
     base = _finite(top)
     return top, sum(
         (
-            in_double(total) * np.exp(_finite(in_double(high)) - base)
+            in_double(total) * bare.exp(_finite(in_double(high)) - base)
             for high, total in (one, other)
         ),
         start=np.zeros_like(top),

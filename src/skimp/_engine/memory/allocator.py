@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels import compiled, sharing
+
 HUGE_PAGE: Final = 2 << 20
 PAGE: Final = mmap.PAGESIZE
 SMALL_PAGES: Final = 4 * HUGE_PAGE  # of addresses, from the lowest on: then at most 1/4 is wasted
@@ -142,16 +144,20 @@ def renew(memory: Any, start: int, end: int) -> bool:
 
 
 _MANY: Final = 1 << 18  # bytes from which a call of the C library's repays itself
+_BYTE: Final = sharing.BRIEF / 4  # seconds
 
 
 def clear(array: np.ndarray[Any, Any]) -> None:
     """Make all bytes of `array`, which is contiguous, zero.
 
     The C library does not read what it overwrites, and lets other threads run: 400 MB take it a
-    quarter of the time of `fill(0)`.
+    quarter of the time of `fill(0)`, and a team, where loops are compiled, half of that.
     """
     if array.nbytes < _MANY:
         array.fill(0)
+    elif (loops := compiled.loops()) is not None:
+        flat = array.reshape(-1).view(np.uint8)
+        sharing.call(loops.cleared, flat.size, _BYTE, flat)
     else:
         ctypes.memset(array.__array_interface__["data"][0], 0, array.nbytes)
 

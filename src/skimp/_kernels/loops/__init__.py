@@ -9,9 +9,10 @@ from skimp._kernels.loops.attention import attended, attended_back
 from skimp._kernels.loops.copies import moved
 from skimp._kernels.loops.draws import between, shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
+from skimp._kernels.loops.instances import instances
 from skimp._kernels.loops.layer_norm import made_normalized, normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses, made_class_losses
-from skimp._kernels.loops.masks import filled, held, kept, passed
+from skimp._kernels.loops.masks import cleared, filled, held, kept, passed
 from skimp._kernels.loops.matrices import multiplied
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import made_normals, normals
@@ -52,14 +53,25 @@ from skimp._kernels.loops.softmax import (
     softmaxes_back,
 )
 from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
-from skimp._kernels.loops.ufuncs import concatenate, multiply, ran, reduction, stack, times, ufunc
+from skimp._kernels.loops.ufuncs import (
+    concatenate,
+    empty,
+    exponential,
+    multiply,
+    ran,
+    reduction,
+    stack,
+    times,
+    ufunc,
+)
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
     "attended", "attended_back", "between", "brain_halved", "caller", "class_gradients",
-    "class_losses", "columns", "concatenate", "dense", "executed", "expanded", "fill", "filled",
-    "floats", "gathered", "gru_back", "gru_shown", "halved", "held", "kept", "kept_by", "lined",
-    "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
+    "class_losses", "cleared", "columns", "concatenate", "dense", "empty", "executed",
+    "expanded", "exponential", "fill", "filled", "floats", "gathered", "gru_back", "gru_shown",
+    "halved", "held", "instances", "kept", "kept_by", "lined", "log_softmaxes",
+    "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
     "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
     "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
     "normalized", "normalized_back", "normals", "normed", "normed_back", "passed", "pooled",

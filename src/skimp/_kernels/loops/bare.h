@@ -11,10 +11,12 @@
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
+#include "lines.h"
 
 #define BARE_OPERANDS 3
 #define BARE_TYPES NPY_OBJECT /* those before it are numbers */
-#define BARE_MOST 4096        /* elements: more are done without the interpreter's lock */
+#define BARE_MOST 4096        /* elements: more are done without the interpreter's lock, */
+#define BARE_LONG (1 << 15)   /* and by teams from here on (`sharing.FROM`) */
 #define BARE_JOINED (1 << 16) /* bytes, likewise */
 #define BARE_EXACT (1 << 24)  /* whole numbers up to it are floats */
 
@@ -136,6 +138,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     npy_intp steps[BARE_OPERANDS + 1];
     char *places[BARE_OPERANDS + 1];
     const BareLoop *loop;
+    PyThreadState *lock = NULL;
 
     if (names == NULL) {
         if (given == nin + 1) out = args[nin];
@@ -162,8 +165,8 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
             (in[i].size == in[whole].size && in[i].ndim > in[whole].ndim))
             whole = i;
     }
-    n = size = in[whole].size;
-    if (size == 0 || size > BARE_MOST) goto ufunc;
+    size = in[whole].size;
+    if (size == 0 || size >= BARE_LONG) goto ufunc;
     if (size == 1 && PyTypeNum_ISCOMPLEX(type)) goto ufunc; /* bits depend on steps */
     for (i = 0; i < nin; i++) {
         within[i] = 1;
@@ -177,11 +180,11 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
         given = bare_runs(&in[whole], &in[i], &within[i], &between[i]);
         if (given == 0 || (runs != 1 && given != runs)) goto ufunc;
         runs = given;
-        n = size / runs;
     }
 
     if (out == NULL) {
-        out = PyArray_EMPTY(in[whole].ndim, in[whole].shape, loop->made, 0);
+        n = loop->made == type ? item : loop->made == NPY_BOOL; /* 0: of another size */
+        out = lines_empty(in[whole].ndim, in[whole].shape, loop->made, size * n);
         if (out == NULL) return NULL;
         array = (PyArrayObject *)out;
     } else {
@@ -200,6 +203,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
         Py_INCREF(out);
     }
 
+    n = size / runs;
     for (i = 0; i < nin; i++) {
         places[i] = in[i].data;
         steps[i] = within[i] * item;
@@ -207,6 +211,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     }
     places[nin] = PyArray_BYTES(array);
     steps[nin] = PyArray_ITEMSIZE(array);
+    if (size > BARE_MOST) lock = PyEval_SaveThread();
     if (runs == 1) {
         loop->run(places, &n, steps, loop->data);
     } else {
@@ -219,6 +224,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
             loop->run(at, &count, steps, loop->data);
         }
     }
+    if (lock) PyEval_RestoreThread(lock);
     if (PyErr_Occurred()) {
         Py_DECREF(out);
         return NULL;

@@ -1,6 +1,10 @@
 # The types of exponentials.py, for Cython alone.
 cimport cython
 
+cdef extern from "exponentials.h":
+    bint exponentials_made(const float* x, Py_ssize_t at, Py_ssize_t n, float* out,
+                           Py_ssize_t to) noexcept nogil
+
 @cython.locals(k=Py_ssize_t)
 cdef inline void _less(const float* x, Py_ssize_t at, Py_ssize_t n, float number, float* out,
                        Py_ssize_t to) noexcept nogil

@@ -9,6 +9,12 @@ import cython
 from skimp._kernels.loops.arithmetic import _fused, float32, ldexp
 from skimp._kernels.loops.sums import _piece_of_sum
 
+if not cython.compiled:
+
+    def exponentials_made(x: Any, at: Any, n: Any, out: Any, to: Any) -> Any:
+        """Whether the processor's vectors have made them (`exponentials.h`)."""
+        return False
+
 
 def _less(x: Any, at: Any, n: Any, number: Any, out: Any, to: Any) -> None:
     for k in range(n):
@@ -29,7 +35,9 @@ def _powers(x: Any, at: Any, n: Any, number: Any, room: Any) -> Any:
 
 
 def _exps(x: Any, at: Any, n: Any, out: Any, to: Any) -> None:
-    """out = exp(x), in whose memory it may be."""
+    """out = exp(x), in whose memory it may be; 0 below the least normal number."""
+    if exponentials_made(x, at, n, out, to):
+        return
     room = [0.0] * 32
     while n > 32:
         for j in range(32):

@@ -31,3 +31,9 @@ cpdef filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
 @cython.locals(r=Py_ssize_t, k=Py_ssize_t)
 cdef void _filled(const unsigned char[::1] mask, float value, const float[:, ::1] x,
                   float[:, ::1] out, Py_ssize_t first, Py_ssize_t last) noexcept nogil
+
+@cython.locals(n=Py_ssize_t, t=Py_ssize_t)
+cpdef cleared(unsigned char[::1] out, Py_ssize_t threads)
+
+@cython.locals(i=Py_ssize_t)
+cdef void _cleared_from(unsigned char[::1] out, Py_ssize_t first, Py_ssize_t last) noexcept nogil

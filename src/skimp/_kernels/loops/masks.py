@@ -72,3 +72,15 @@ def _filled(mask: Any, value: Any, x: Any, out: Any, first: Any, last: Any) -> N
     for r in range(out.shape[0]):
         for k in range(first, last):
             out[r, k] = value if mask[k] else x[r, k]
+
+
+def cleared(out: Any, threads: Any) -> None:
+    """All bytes become 0, by so many threads."""
+    n = out.shape[0]
+    for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+        _cleared_from(out, t * n // threads, (t + 1) * n // threads)
+
+
+def _cleared_from(out: Any, first: Any, last: Any) -> None:
+    for i in range(first, last):  # the C library's function for it, which reads nothing
+        out[i] = 0

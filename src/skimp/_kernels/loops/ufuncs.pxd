@@ -16,6 +16,11 @@ cdef extern from "matmul.h":
                            Py_ssize_t most_of_batch)
     object matmul_times(object instead, object ufuncs, Py_ssize_t most, Py_ssize_t most_of_batch,
                         Py_ssize_t largest)
+cdef extern from "lines.h":
+    object lines_function(object function)
+
+cdef extern from "exponentials.h":
+    object exponentials_ufunc(object function)
 
 cpdef bint ran(object steps, object operands, Py_ssize_t n, Py_ssize_t block, int registers,
                int outs, int threads, bint asked=*) except -1

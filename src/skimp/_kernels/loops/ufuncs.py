@@ -33,6 +33,12 @@ def ufunc(function: Any) -> Any:
     return bare_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
 
 
+def exponential(function: Any) -> Any:
+    """NumPy's `exp`, of float32 by a loop of ours where the processor has the vectors for it
+    (`exponentials.h`)."""
+    return exponentials_ufunc(function) if cython.compiled else function  # type: ignore # noqa: F821
+
+
 def reduction(function: Any) -> Any:
     """Its `reduce`, likewise, along one dim or all."""
     reduce = function.reduce
@@ -63,3 +69,9 @@ def times(instead: Any, ufuncs: Any, most: Any, most_of_batch: Any, largest: Any
     if cython.compiled:
         return matmul_times(instead, ufuncs, most, most_of_batch, largest)  # type: ignore # noqa: F821
     return instead
+
+
+def empty(function: Any) -> Any:
+    """NumPy's `empty`, of a tuple of sizes and a type, whose longer arrays begin with a line of the
+    cache (`lines.h`)."""
+    return lines_function(function) if cython.compiled else function  # type: ignore # noqa: F821

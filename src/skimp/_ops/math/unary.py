@@ -32,7 +32,7 @@ from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import activation as A, pointwise as K
+from skimp._kernels import activation as A, bare, pointwise as K
 from skimp._ops import batching, return_types
 from skimp._ops.index.masks import where
 from skimp._ops.meta import shapes
@@ -43,7 +43,7 @@ _zero_row = partial(_row, sparse="values")  # 0 stays 0
 
 # -- exponentials, logarithms, roots --------------------------------------------------------------
 
-exp = _row("exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.")
+exp = _row("exp", bare.EXP, lambda g, result: g * conj(result), doc="e to the power of input.")
 unary_row(
     "exp2",
     {FLOAT: K.exp2, COMPLEX: K.exp2},

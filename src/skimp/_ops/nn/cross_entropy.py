@@ -177,7 +177,7 @@ def _gradient(
         with working(out, lse.dtype) as d:
             if not kernels.gradients(x, at, lse, whole, pick, d):
                 np.subtract(x, lse, out=d)
-                np.exp(d, out=d)
+                bare.exp(d, out=d)
                 np.multiply(d, whole, out=d)
                 _take_from(d, at, pick)
             if smoothing:
@@ -296,7 +296,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if kernels.gradients(x, t, level, shares, shares, d):
         return fresh(d, input._dtype)
     d = less_column(x, level[:, None])
-    np.exp(d, out=d)
+    bare.exp(d, out=d)
     d *= share
     at, flat = t + starts(len(t), d.shape[1]), d.reshape(-1)
     flat[at] = flat.take(at) - share  # in this order, as above: the same bits

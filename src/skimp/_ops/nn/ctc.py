@@ -66,7 +66,7 @@ def _log_add(terms: Array) -> Array:
     shift = bare.highest(terms, 0)
     np.maximum(shift, np.finfo(terms.dtype).min, out=shift)  # where there is nothing
     terms -= shift
-    np.exp(terms, out=terms)
+    bare.exp(terms, out=terms)
     total: Array = bare.sums(terms, 0)
     np.log(total, out=total)
     total += shift
@@ -132,10 +132,10 @@ def _back(
         beta = _log_add(terms)  # without this step's emission, as alpha has it
         share = alpha[t] + beta
         share += losses[:, None]
-        np.exp(share, out=share)
+        bare.exp(share, out=share)
         taken = bare.bincount(flat, share.ravel(), batch * classes).reshape(batch, classes)
         here = into[t]
-        np.exp(log_probs[t], out=here)
+        bare.exp(log_probs[t], out=here)
         here -= taken.astype(dtype, copy=False)
         if not none:
             here[impossible] = np.nan

@@ -424,7 +424,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     if not all_finite(top):
         return blocked(input, dim, keepdim, R.LOGSUMEXP)
     e = np.subtract(x, top)
-    sums = row_sums(np.exp(e, out=e), True)
+    sums = row_sums(bare.exp(e, out=e), True)
     np.add(np.log(sums, out=sums), top, out=sums)
     return fresh(sums.reshape((*shape[:-1], 1) if keepdim else shape[:-1]), input._dtype)
 
@@ -439,7 +439,7 @@ def logsumexp_back(g: Any, input: Any, result: Any, dim: Any) -> Tensor | None:
     kept = kept_shape(x.shape, dims_of(dim, x.ndim), True)
     made = np.empty(x.shape, x.dtype)
     np.subtract(x, y.reshape(kept), out=made)
-    np.multiply(z.reshape(kept), np.exp(made, out=made), out=made)
+    np.multiply(z.reshape(kept), bare.exp(made, out=made), out=made)
     return fresh(made, input._dtype)
 
 
