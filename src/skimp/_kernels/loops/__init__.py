@@ -10,6 +10,7 @@ from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.layer_norm import normalized, normalized_back
 from skimp._kernels.loops.losses import class_gradients, class_losses
 from skimp._kernels.loops.masks import filled, held, kept, passed
+from skimp._kernels.loops.nodes import bind, recording
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import normals
 from skimp._kernels.loops.objects import address, addresses, caller, dense, floats
@@ -39,11 +40,11 @@ from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufun
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
+    "attended_back", "bind", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
     "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
     "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "reduction", "rmsprop", "rmsprop_momentum",
+    "pooled", "pooled_back", "products", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum",
     "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
     "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip
