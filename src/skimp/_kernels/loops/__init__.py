@@ -40,11 +40,12 @@ from skimp._kernels.loops.ufuncs import concatenate, ran, reduction, stack, ufun
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "address", "addresses", "amsgrad", "attended",
-    "attended_back", "bind", "brain_halved", "caller", "class_gradients", "class_losses", "columns",
-    "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved", "held",
-    "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
+    "attended_back", "bind", "brain_halved", "caller", "class_gradients", "class_losses",
+    "columns", "concatenate", "dense", "filled", "floats", "gru_back", "gru_shown", "halved",
+    "held", "kept", "lined", "log_softmaxes", "log_softmaxes_back", "lstm_back", "lstm_carried",
     "momentum", "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "pooled", "pooled_back", "products", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum",
-    "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
-    "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed", "widened", "words",
+    "pooled", "pooled_back", "products", "ran", "recording", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "topped", "totals", "ufunc", "weighed",
+    "widened", "words",
 ]  # fmt: skip
