@@ -118,3 +118,31 @@ def test_a_node_tells_the_users_line_through_many_modules() -> None:
         y = net(x)
     assert y.grad_fn is not None
     assert "`y = net(x)`" in node_lines.of(y.grad_fn)
+
+
+def test_a_node_has_the_user_s_line_wherever_it_stands() -> None:
+    text = """
+def step(x):
+    return x * 2
+def steps(x):
+    yield x * 3
+    yield x * 4
+def run(x):
+    both = [*steps(x)]
+    return [
+        step(x),
+        *both,
+        (lambda y:
+            y * 5)(x),
+        [t * 6
+         for t in (x,)][0],
+        *map(step, (x,)),
+    ]
+"""
+    space: dict[str, Any] = {}
+    exec(compile(text, "a program.py", "exec"), space)
+    x = skimp.ones(2, requires_grad=True)
+    for _ in range(20):  # by loops, and by what is written out
+        nodes = [y.grad_fn for y in space["run"](x)]
+        lines = [node_lines.number(n._skimp_code, n._skimp_lasti) for n in nodes]
+        assert lines == [3, 5, 6, 13, 14, 3]

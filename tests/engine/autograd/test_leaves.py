@@ -146,3 +146,26 @@ def test_a_leaf_that_is_a_view_made_under_no_grad_gets_no_gradient_once_its_base
             made.sum().backward()
         told.append(str(caught.value).split(". Given")[0])
     assert told[1].startswith(told[0])
+
+
+LEAVES: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda lib: lib.ones(3, 4),
+    "number": lambda lib: lib.ones(()),
+    "empty": lambda lib: lib.ones(0, 3),
+    "turned": lambda lib: lib.ones(4, 3).t(),
+    "with a gap": lambda lib: lib.ones(4, 6)[:, ::2],
+    "one column": lambda lib: lib.ones(4, 1),
+    "one of many columns": lambda lib: lib.ones(4, 7)[:, :1],
+    "strides of its own": lambda lib: lib.empty_strided((4, 1), (1, 7)).fill_(1),
+}
+
+
+@pytest.mark.parametrize("made", LEAVES.values(), ids=LEAVES)
+def test_a_gradient_that_is_a_view_is_copied_as_the_leaf_lies(made: Callable[[Any], Any]) -> None:
+    found = []
+    for lib in (skimp, oracle):
+        leaf, other = made(lib).requires_grad_(), made(lib).requires_grad_()
+        (leaf + other).sum().backward()  # one number, spread, for both
+        leaf.grad.add_(1)
+        found.append([(t.grad.stride(), t.grad.tolist()) for t in (leaf, other)])
+    assert found[0] == found[1]

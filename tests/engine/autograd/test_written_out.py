@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import traceback
+from types import BuiltinFunctionType
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ def recorders(rule: Rule) -> list[Any]:
 
 
 def is_written(f: Any) -> bool:
-    return f.__code__.co_filename.startswith("<skimp ")
+    return type(f) is BuiltinFunctionType or f.__code__.co_filename.startswith("<skimp ")
 
 
 def forget() -> None:

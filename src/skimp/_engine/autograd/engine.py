@@ -29,7 +29,7 @@ from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_a
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import meta, regions
 from skimp._engine.tensor.dtypes import FLOATING
-from skimp._engine.tensor.tensor import Tensor, empty, ghost
+from skimp._engine.tensor.tensor import Tensor, empty, fresh, ghost
 from skimp._kernels import bare, sharing
 from skimp._kernels.locks import reentrant
 from skimp._kernels.shaping import is_dense
@@ -459,14 +459,25 @@ def _obeys(g: Tensor, leaf: Tensor) -> bool:
     contract).
     """
     x, y = g._np, leaf._np
-    if x is not None and y is not None and x.flags.c_contiguous and y.flags.c_contiguous:
-        return True
+    if x is not None and y is not None and y.flags.c_contiguous and x.shape == y.shape:
+        return x.flags.c_contiguous
     have, want = g._skimp_layout_of(), _strides_for(leaf)
     pairs = zip(have.strides, want, have.shape, strict=False)
     return len(have.shape) <= len(want) and all([a == b or n == 1 for a, b, n in pairs])
 
 
 def _copied(g: Tensor, leaf: Tensor) -> Tensor:
+    a, b = g._np, leaf._np
+    if (
+        type(g) is Tensor
+        and a is not None
+        and b is not None
+        and a.shape == b.shape
+        and b.flags.c_contiguous
+        and (b is leaf._storage.block or 1 not in a.shape)  # whose strides may be any
+        and not (_active or _state.grad)
+    ):
+        return fresh(a.copy(), g._dtype)
     if g._skimp_meta is not None:
         return meta.empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))

@@ -1,7 +1,8 @@
 """Recording: from a rule, an op's arguments and its outputs, the node that will differentiate it.
 
 A `Recording` is how the calls of one op are recorded: it gets an output and the arguments by place,
-and is loops until it has been used for a while, then text without loops (`recorder.py`). `record`
+and is loops until it has been used for a while, then text without loops (`recorder.py`), or C where
+that is compiled (`described.py`). `record`
 takes arguments by name. In-place ops begin before the write and finish after it (`begin`,
 `finish`).
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
+from skimp._engine.autograd import described, node_lines as lines, recorder, runner, saving
 from skimp._engine.autograd.nodes import FOLDED, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.ops import ops
@@ -56,7 +57,8 @@ class Recording:
 
     def _write(self, outputs: Any) -> Any:
         count = len(outputs) if isinstance(outputs, tuple) else None
-        self.record = self._written[count] = recorder.written(self, count)
+        made = recorder.written if described.IN_C is None else described.in_c
+        self.record = self._written[count] = made(self, count)
         return self.record
 
     def others(self, outputs: Any, *values: Any) -> None:

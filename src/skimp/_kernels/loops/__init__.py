@@ -14,6 +14,7 @@ from skimp._kernels.loops.layer_norm import made_normalized, normalized, normali
 from skimp._kernels.loops.losses import class_gradients, class_losses, made_class_losses
 from skimp._kernels.loops.masks import cleared, filled, held, kept, passed
 from skimp._kernels.loops.matrices import multiplied
+from skimp._kernels.loops.nodes import bind, recording
 from skimp._kernels.loops.normalization import lined, normed, normed_back, summed
 from skimp._kernels.loops.normals import made_normals, normals
 from skimp._kernels.loops.objects import (
@@ -67,7 +68,7 @@ from skimp._kernels.loops.ufuncs import (
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
-    "attended", "attended_back", "between", "brain_halved", "caller", "class_gradients",
+    "attended", "attended_back", "between", "bind", "brain_halved", "caller", "class_gradients",
     "class_losses", "cleared", "columns", "concatenate", "dense", "empty", "executed",
     "expanded", "exponential", "fill", "filled", "floats", "gathered", "gru_back", "gru_shown",
     "halved", "held", "instances", "kept", "kept_by", "lined", "log_softmaxes",
@@ -75,8 +76,8 @@ __all__ = [
     "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
     "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
     "normalized", "normalized_back", "normals", "normed", "normed_back", "passed", "pooled",
-    "pooled_back", "prepare", "products", "put_along", "ran", "reduction", "rmsprop",
-    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
-    "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc",
-    "weighed", "widened", "words",
+    "pooled_back", "prepare", "products", "put_along", "ran", "recording", "reduction",
+    "rmsprop", "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes",
+    "softmaxes_back", "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped",
+    "totals", "ufunc", "weighed", "widened", "words",
 ]  # fmt: skip

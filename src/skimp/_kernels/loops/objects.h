@@ -1,6 +1,7 @@
 /* What is asked of an array, or of the frames that call, several times for each op: each is an
    attribute that CPython looks up anew, and often an object, where C reads a field. */
 
+#pragma once
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <Python.h>
 #include <string.h>

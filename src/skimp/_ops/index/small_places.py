@@ -14,7 +14,7 @@ from skimp._engine.eval.positions import counted_from_front, first_outside
 from skimp._engine.memory.layout import broadcast_shapes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels import bare, shaping
+from skimp._kernels import bare, compiled, shaping
 from skimp._kernels.order import farthest
 from skimp._kernels.rows import add_rows, add_slices, are_distinct
 from skimp.config import config
@@ -118,6 +118,11 @@ def _put(x: Array, lead: int, arrays: tuple[Array, ...], source: Array, accumula
         np.add.at(x, whole + arrays, source)
         return
     rows, n = arrays[0].reshape(-1), x.shape[lead]
+    loops = None if lead or not x.size else compiled.taking(x)
+    if loops is not None:  # the same bits, as rows are added one after the other
+        given = np.ascontiguousarray(source).reshape(rows.size, -1)
+        if loops.added(x.reshape(n, -1), np.ascontiguousarray(rows), given):
+            return
     if farthest(rows) >= n:
         rows = counted_from_front(rows, n)
         if first_outside(rows, 0, n) is not None:
