@@ -391,7 +391,7 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 
 @named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
-    if type(other) in ORDINARY and not active:
+    if type(self) in ORDINARY and type(other) in ORDINARY and not active:
         made = _small_matmul(self, other)
         if made is not None:
             return made
