@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -121,6 +122,29 @@ def test_a_loop_calls_it_as_ctypes_does(
         np.testing.assert_array_equal(out, found[i % 2])
     np.testing.assert_allclose(found[0][:, :n], a @ (b.T if turned else b), atol=1e-3)
     assert np.all(found[1][:, n:] == 1)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_a_signal_that_raises_ends_a_long_one_between_parts() -> None:
+    a, out = np.ones((3000, 2000), "f4"), np.full((3000, 2000), np.nan, "f4")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def multiply() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        products_onednn.multiply(a, a[:2000], out, 1)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            multiply()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert np.isnan(out[-1]).all()
+    assert products_onednn.multiply(a, a[:2000], out, 1)
+    assert np.all(out == 2000)
 
 
 def test_what_it_is_not_asked_for() -> None:

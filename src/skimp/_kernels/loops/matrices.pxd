@@ -2,6 +2,7 @@
 cimport cython
 
 cdef extern from "matrices.h":
-    void matrices_multiplied(object plan, size_t a, size_t b, size_t out, int threads, bint add)
+    int matrices_multiplied(object plan, size_t a, size_t b, size_t out, int threads,
+                            bint add) except -1
 
 cpdef multiplied(bytes plan, size_t a, size_t b, size_t out, int threads, bint add)
