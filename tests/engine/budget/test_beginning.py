@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import skimp as torch
+from skimp._engine.autograd import runner
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import numbers
 from tests.support.running import default_mode
@@ -131,6 +132,18 @@ def test_noting_begins_in_what_is_called_of_the_program(
 ) -> None:
     found: list[Any] = []
     run(found)
+    assert found == [True, True]
+
+
+def test_noting_begins_in_a_recomputation_that_a_formula_asks_for_which_never_ran(
+    monkeypatch: pytest.MonkeyPatch, asleep: Any
+) -> None:
+    """What runs the nodes of a plan is written when it is called first, with that below it."""
+    plan: Any = numbers(2).requires_grad_().exp().grad_fn._skimp_plan
+    monkeypatch.setattr(plan, "run", plan.run)
+    runner.give(plan)
+    found: list[Any] = []
+    in_recomputation(found)
     assert found == [True, True]
 
 

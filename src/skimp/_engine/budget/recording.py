@@ -452,7 +452,7 @@ def begin(ready: Callable[[], bool] | None = None) -> None:
 _SURFACE: Final = ["nn", "optim", "amp", "lens", "cli", "__main__", "autograd", "func", "utils"]
 _BACKWARD: Final = [
     "calls", "captures", "engine", "graph_hooks", "hooks", "methods", "modes", "nodes", "op_node",
-    "tasks",
+    "runner", "tasks",
 ]  # fmt: skip
 _CALLERS: Final = tuple(
     [call_site.OWN_CODE[0] + name for name in _SURFACE]
