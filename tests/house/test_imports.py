@@ -179,6 +179,8 @@ def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
         "skimp._engine.tensor.tensor": {"_skimp_creation", "_skimp_counter", "_skimp_inference"},
         # views: it sets `_skimp_marked` too, written out
         "skimp._engine.autograd.alias": {"_skimp_creation", "_skimp_inference"},
+        "skimp._ops.index.indexing": {"_skimp_creation"},  # likewise
+        "skimp._engine.dispatch.batched": {"_skimp_creation"},  # None, as `blank`
     }
 
 
