@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp._engine.autograd import record
+from skimp._engine.autograd import described, record
 from skimp._engine.autograd.rules import Rule
 from tests.support.programs import Program, into, same
 
@@ -269,3 +269,13 @@ def test_lines_are_the_users() -> None:
         z.sum().backward()
     assert "z = skimp.mm(x, x)" in str(e.value)
     assert "x.detach().mul_(2)" in str(e.value)
+
+
+@pytest.mark.skipif(described.IN_C is None, reason="nothing is compiled")
+def test_c_reads_no_output_where_there_is_none() -> None:
+    x = leaf(skimp)
+    for _ in range(record.USES + 1):
+        node = x.topk(2)[0].grad_fn
+    (made,) = node.rule.recordings.values()
+    with pytest.raises(IndexError):
+        made.record((), *[x if n in node.rule.names else None for n in made.names])

@@ -265,10 +265,29 @@ def another_class(lib: Any) -> Any:
     return said, m(2), m.child
 
 
+def asked_for_forward(lib: Any) -> Any:
+    def instead(self: Any, name: str) -> Any:
+        return self.other if name == "forward" else object.__getattribute__(self, name)
+
+    class Asked(type(_made(lib))):  # type: ignore[misc]
+        __getattribute__ = instead
+
+        def other(self, x: Any) -> Any:
+            return "other", x
+
+    m, later = Asked(), _made(lib)
+    said = [m(1), later(2)]
+    type(later).other = Asked.other
+    type(later).__getattribute__ = instead
+    said.append(later(3))
+    del type(later).__getattribute__
+    return said, later(4)
+
+
 USES: list[Callable[[Any], Any]] = [
     written_tables, own_dict, without_init, class_attributes, errors_within, asked_later,
     asked_for_all, called_later, called_for_all, forwards, inherited, hooked, copies,
-    parametrized, another_class,
+    parametrized, another_class, asked_for_forward,
 ]  # fmt: skip
 
 

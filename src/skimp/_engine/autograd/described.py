@@ -45,7 +45,8 @@ def in_c(recording: Recording, count: int | None) -> Any:
     rule, names = recording.rule, recording.names
     every = (1 << len(rule.names)) - 1
     plans = [(bits, plan) for bits, plan in sorted(rule.masks.items()) if bits & every]
-    if len(names) >= _NONE or len(rule.names) > 24 or (count or 0) >= _NONE:
+    few = count is None or 0 < count < _NONE  # C reads what the first output is like
+    if len(names) >= _NONE or len(rule.names) > 24 or not few:
         return recording.loops  # no op has as many
     places = bytes([names.index(n) if n in names else _NONE for n in rule.names])
     listed = bytes([any([n in plan.lists for _, plan in plans]) for n in rule.names])

@@ -35,6 +35,23 @@ static int slots_bare(PyObject *own) {
     return 1;
 }
 
+static PyObject *slots_found(PyObject *self, PyObject *name) {
+    PyObject *own, *found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1);
+    int i;
+    if (found != NULL || PyErr_Occurred()) return found;
+    own = slots_own(self);
+    for (i = 0; own != NULL && i < SLOTS_TABLES; i++) {
+        PyObject *table = PyDict_GetItemWithError(own, slots_tables[i]);
+        if (table == NULL && PyErr_Occurred()) return NULL;
+        if (table == NULL) continue;
+        if (!PyDict_CheckExact(table)) break; /* Python asks it */
+        found = PyDict_GetItemWithError(table, name);
+        if (found != NULL) return Py_NewRef(found);
+        if (PyErr_Occurred()) return NULL;
+    }
+    return PyObject_CallFunctionObjArgs(slots_attribute, self, name, NULL);
+}
+
 static PyObject *slots_called(PyObject *self, PyObject *args, PyObject *words) {
     PyObject *given[SLOTS_MOST + 1], *found, *forward, *own = slots_own(self);
     Py_ssize_t i, count = PyTuple_GET_SIZE(args);
@@ -48,7 +65,8 @@ static PyObject *slots_called(PyObject *self, PyObject *args, PyObject *words) {
         return found;
     }
     forward = _PyType_Lookup(Py_TYPE(self), slots_forward);
-    if (forward != NULL && PyFunction_Check(forward) && count <= SLOTS_MOST) {
+    if (forward != NULL && PyFunction_Check(forward) && count <= SLOTS_MOST &&
+        Py_TYPE(self)->tp_getattro == slots_found) { /* else the class is asked for it */
         PyObject *instead = PyDict_GetItemWithError(own, slots_forward);
         if (instead == NULL) {
             if (PyErr_Occurred()) return NULL;
@@ -65,23 +83,6 @@ static PyObject *slots_called(PyObject *self, PyObject *args, PyObject *words) {
     found = PyObject_Call(forward, args, words);
     Py_DECREF(forward);
     return found;
-}
-
-static PyObject *slots_found(PyObject *self, PyObject *name) {
-    PyObject *own, *found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1);
-    int i;
-    if (found != NULL || PyErr_Occurred()) return found;
-    own = slots_own(self);
-    for (i = 0; own != NULL && i < SLOTS_TABLES; i++) {
-        PyObject *table = PyDict_GetItemWithError(own, slots_tables[i]);
-        if (table == NULL && PyErr_Occurred()) return NULL;
-        if (table == NULL) continue;
-        if (!PyDict_CheckExact(table)) break; /* Python asks it */
-        found = PyDict_GetItemWithError(table, name);
-        if (found != NULL) return Py_NewRef(found);
-        if (PyErr_Occurred()) return NULL;
-    }
-    return PyObject_CallFunctionObjArgs(slots_attribute, self, name, NULL);
 }
 
 /* What a class has under this name. */
