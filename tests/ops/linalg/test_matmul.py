@@ -430,6 +430,7 @@ def test_gradients_of_complex_products() -> None:
         lambda t, x, y: x @ y, lambda t, x, y: t.addmm(x[:, :2], x, y, beta=2j, alpha=1 - 1j),
         lambda t, x, y: t.vdot(x[0], y[:, 0]),
         lambda t, x, y: t.dot(x[0], y[:, 0]), lambda t, x, y: x @ y[:, 0],
+        lambda t, x, y: x[0] @ y, lambda t, x, y: y[:, 0] @ x.t(),
         lambda t, x, y: t.outer(x[0], y[0]),
         lambda t, x, y: t.stack([x, x]) @ y, lambda t, x, y: t.linalg.cross(x, y.t()),
         lambda t, x, y: x.mH @ y.t(), lambda t, x, y: t.stack([x, x]) @ t.stack([y, y]),
@@ -445,6 +446,27 @@ def test_gradients_of_complex_products() -> None:
             grads.append(library.autograd.grad(made.sum().abs(), given_))
             found.append([v.resolve_conj() for both in grads for v in both])
         same(found[1], found[0], 1e-9, strides=False)
+
+
+def test_gradients_of_a_complex_row() -> None:
+    found = []
+    for library in (torch, skimp):
+        x = library.tensor([1 + 2j, 3 - 1j, 2j], requires_grad=True)
+        y = library.tensor([[1 + 1j, 2], [3j, 1], [1, -1j]], requires_grad=True)
+        found.append(library.autograd.grad((x @ y).abs().sum(), (x, y)))
+    same(found[1], found[0], 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [((0, 3), (2, 3, 4)), ((0,), (1, 2, 0, 8)), ((3,), (3, 2, 3, 0)), ((2, 0, 3), (3, 4))],
+)
+def test_gradients_of_empty_batches(one: Any, other: Any) -> None:
+    found = []
+    for library in (torch, skimp):
+        given_ = [library.ones(*shape, requires_grad=True) for shape in (one, other)]
+        found.append(library.autograd.grad((given_[0] @ given_[1]).sum(), given_))
+    same(found[1], found[0], strides=False)
 
 
 def test_gradients_have_the_layout_of_the_parameters() -> None:

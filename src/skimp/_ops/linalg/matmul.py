@@ -150,7 +150,13 @@ def _row_first_back(g: Tensor, other: Tensor) -> Tensor:
 
 def _row_second_back(g: Tensor, input: Tensor, other_shape: Ints, other_strides: Ints) -> Tensor:
     x, y = input._np, g._np
-    if x is None or y is None or modes.state.grad or math.prod(other_shape) >= config.small_below:
+    if (
+        x is None
+        or y is None
+        or modes.state.grad
+        or g._dtype.is_complex
+        or math.prod(other_shape) >= config.small_below
+    ):
         return mm_second_back(g.unsqueeze(0), input.unsqueeze(0), other_shape, other_strides)
     if other_strides[0] == 1 and lies_in_columns(other_shape, other_strides):
         return _turned(bare.multiply(y[:, None], x), g._dtype)
@@ -264,7 +270,7 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the products over the batch: the gradient of a matrix that was multiplied by each,
     never written in full.
     """
-    a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]
+    a, b = [t.reshape((math.prod(t.shape[:-2]), *t.shape[-2:])) for t in (a, b)]
     start = a.new_zeros((a.shape[1], b.shape[2]))
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
