@@ -205,6 +205,7 @@ mp.set_sharing_strategy("file_system")
 mps = torch.backends.mps.is_available()
 device = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
 assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 0)
+assert torch.__version__ != "parrots" and torch.__version__ < "parrots"
 assert torch.distributed.is_available()
 assert _ntuple(2, "_two").__name__ == "_two"
 assert _reverse_repeat_tuple((1, 2), 3) == (2, 2, 2, 1, 1, 1)

@@ -373,7 +373,9 @@ def test_what_has_no_bytes_of_its_own_is_passed_over() -> None:
 
     def step() -> list[Any]:
         found = [torch.vmap(layer)(x), torch.vmap(sample)(weights, x)]
-        with torch.autograd.graph.saved_tensors_hooks(torch.Tensor.to_sparse, lambda t: t.to_dense()):
+        with torch.autograd.graph.saved_tensors_hooks(
+            torch.Tensor.to_sparse, lambda t: t.to_dense()
+        ):
             found.append(layer.weight * layer.weight)
         found.append(Doubled.apply(layer.by, layer(x).mT))
         assert torch.memory.saved(*found)
