@@ -16,10 +16,10 @@ class TorchVersion(str):
 
     __slots__ = ()
 
-    def _pair(self, other: Any) -> tuple[Any, Any]:
+    def _pair(self, other: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         mine, others = _numbers(self), _numbers(other)
         if not (mine and others):
-            return str(self), str(other)
+            return (str(self),), (str(other),)
         n = max(len(mine), len(others))
         return mine + (0,) * (n - len(mine)), others + (0,) * (n - len(others))
 
