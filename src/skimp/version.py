@@ -11,13 +11,15 @@ BEHAVES_AS: Final = "2.13.0"
 
 class TorchVersion(str):
     """A version that is compared by its numbers: with other versions, and with tuples of
-    numbers.
+    numbers; as text with what is no version ("parrots").
     """
 
     __slots__ = ()
 
-    def _pair(self, other: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _pair(self, other: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         mine, others = _numbers(self), _numbers(other)
+        if not (mine and others):
+            return (str(self),), (str(other),)
         n = max(len(mine), len(others))
         return mine + (0,) * (n - len(mine)), others + (0,) * (n - len(others))
 
@@ -50,13 +52,11 @@ class TorchVersion(str):
 
 
 def _numbers(version: Any) -> tuple[int, ...]:
-    """The release's numbers: what a suffix says does not count."""
+    """The release's numbers: what a suffix says does not count. None of what is no version."""
     if isinstance(version, (tuple, list)):
         return tuple([int(n) for n in version])
     found = re.match(r"\s*v?(\d+(?:\.\d+)*)", str(version))
-    if found is None:
-        raise ValueError(f"{version!r} is no version")
-    return tuple([int(n) for n in found[1].split(".")])
+    return () if found is None else tuple([int(n) for n in found[1].split(".")])
 
 
 __version__: Final = TorchVersion(f"{BEHAVES_AS}+skimp{VERSION}")

@@ -193,7 +193,7 @@ import torch.backends.cudnn as cudnn
 import torch.multiprocessing as mp
 from torch.cuda.amp import GradScaler, autocast
 from torch.library import Library, triton_op
-from torch.nn.modules.utils import _ntuple
+from torch.nn.modules.utils import _ntuple, _reverse_repeat_tuple
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
@@ -205,8 +205,10 @@ mp.set_sharing_strategy("file_system")
 mps = torch.backends.mps.is_available()
 device = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
 assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 0)
+assert torch.__version__ != "parrots" and torch.__version__ < "parrots"
 assert torch.distributed.is_available()
 assert _ntuple(2, "_two").__name__ == "_two"
+assert _reverse_repeat_tuple((1, 2), 3) == (2, 2, 2, 1, 1, 1)
 print(device, torch.utils.data.DataLoader is DataLoader)
 """
     done = subprocess.run(

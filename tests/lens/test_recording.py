@@ -347,3 +347,45 @@ def test_a_history_in_lists_is_optimizer_state_and_a_decorator_is_no_op() -> Non
     assert alive == sum(storages.values())
     assert "run" not in {place.op for place in report.places}
     assert "each of the last 3 steps ended with more" in str(recording)
+
+
+def test_what_has_no_bytes_of_its_own_is_passed_over() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, by: Any, x: Any) -> Any:
+            ctx.save_for_backward(by)
+            return torch.sparse.mm(by, x)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return None, torch.sparse.mm(ctx.saved_tensors[0], grads[0])
+
+    layer = nn.Linear(2, 2)
+    layer.register_buffer("by", torch.eye(2).mul(2).to_sparse())
+    weights = {"weight": torch.stack([layer.weight.detach()] * 3)}
+    x = torch.ones(3, 2)
+    keep, optimizer = [layer.by], torch.optim.SGD(layer.parameters(), 0.1)
+
+    def sample(weights: Any, x: Any) -> Any:
+        keep.append(x)
+        torch.memory.holders(layer.weight)
+        return torch.func.functional_call(layer, weights, (x,))
+
+    def step() -> list[Any]:
+        found = [torch.vmap(layer)(x), torch.vmap(sample)(weights, x)]
+        with torch.autograd.graph.saved_tensors_hooks(
+            torch.Tensor.to_sparse, lambda t: t.to_dense()
+        ):
+            found.append(layer.weight * layer.weight)
+        found.append(Doubled.apply(layer.by, layer(x).mT))
+        assert torch.memory.saved(*found)
+        sum([one.sum() for one in found]).backward()
+        found.append(layer.weight.grad.clone())
+        optimizer.zero_grad()
+        return [one.detach() for one in found]
+
+    expected = step()
+    with Recording():
+        for _ in range(3):
+            for a, b in zip(step(), expected, strict=True):
+                assert torch.equal(a, b)

@@ -65,21 +65,21 @@ def number_of(node: Node, first: int) -> int:
 
 def saved_by(saved: Any) -> list[int]:
     """The ids of the storages with bytes that a node saved."""
-    found = []
+    found: list[Any] = []
     for value in saved:
         kind = type(value)
         if kind in _NO_TENSORS:
             continue
         if kind is Tensor or isinstance(value, Tensor):
-            if not value._hollow:
-                found.append(value._storage)
+            found.append(value)
         elif kind is Many:
-            found += [t._storage for t in value.pairs[::2] if isinstance(t, Tensor)]
-        elif kind is tuple and value and isinstance(value[0], Tensor):
-            found.append(value[0]._storage)  # a Function's: value, version, result
-        elif kind is Packed and isinstance(value.data, Tensor):
-            found.append(value.data._storage)
-    return [id(s) for s in found if s.nbytes >= 0]
+            found += value.pairs[::2]
+        elif kind is tuple and value:
+            found.append(value[0])  # a Function's: value, version, result
+        elif kind is Packed:
+            found.append(value.data)
+    storages = [t._storage for t in found if isinstance(t, Tensor) and not t._hollow]
+    return [id(s) for s in storages if s.nbytes >= 0]
 
 
 class Events:

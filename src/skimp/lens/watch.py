@@ -124,8 +124,8 @@ class Watch:
             self._owned("buffer", root, name, b)
 
     def _owned(self, role: str, root: Path, name: str, t: Any) -> None:
-        s = getattr(t, "_storage", None)
-        if isinstance(s, Storage):
+        if isinstance(t, Tensor) and not t._hollow:
+            s = t._storage
             owner = self.paths.number(Path(root.root, name.rpartition(".")[0]))
             self.collector.became(id(s), Role(role, id(s), owner, name))
 
@@ -139,7 +139,7 @@ class Watch:
                 continue
             if not self.batch and t.ndim:
                 self.batch = str(t.shape[0])
-            if t._skimp_node is None and not t._rg and not t._hollow:
+            if not (t._hollow or t._rg) and t._skimp_node is None:  # a sample has no such fields
                 owner = id(t._storage)
                 record = self._owners.get(owner)
                 if record is None and self.routine.follows:
@@ -149,7 +149,7 @@ class Watch:
 
     def left(self, result: Any, start: float) -> None:
         """The outermost module has returned. The mark's name is how many samples it was given."""
-        if isinstance(result, Tensor) and result._rg:
+        if isinstance(result, Tensor) and result.requires_grad:
             self.stacks.graph_waits = True
         self.collector.marked("forward", self.batch, start, time.perf_counter())
 

@@ -190,7 +190,7 @@ def _of_dict(holder: dict[Any, Any], value: Any, before: Any, called: Parameters
 
 
 def _index(holder: Any, value: Any, called: Parameters) -> str:
-    if isinstance(value, Tensor) and value._rg and value._skimp_node is None:
+    if isinstance(value, Tensor) and not value._hollow and value._rg and value._skimp_node is None:
         name = called.name(value)
         if name != OTHER:
             return f"[{name}]"

@@ -71,9 +71,9 @@ def saved(*outputs: Tensor) -> KeptList:
     seen: set[int] = set()
     for node in graphs.nodes(outputs):
         for name, value in graphs._entries(node):
-            s = getattr(value, "_storage", None)
-            if not isinstance(value, Tensor) or not isinstance(s, Storage):
+            if not isinstance(value, Tensor) or value._hollow:
                 continue
+            s = value._storage
             nbytes = 0 if id(s) in seen else max(s.nbytes, 0)
             seen.add(id(s))
             code = node._skimp_code

@@ -15,7 +15,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
 from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.tree import held
-from skimp.nn.modules.utils import ntuple, reversed_twice, single
+from skimp.nn.modules.utils import ntuple, reverse_repeat_tuple, single
 
 _MODES = {"zeros", "reflect", "replicate", "circular"}
 _STRINGS = {"same", "valid"}
@@ -120,7 +120,7 @@ def _check(
 def _around(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
     """Padding in the order of `F.pad`, the last dimension first."""
     if not isinstance(padding, str):
-        return reversed_twice(padding)
+        return reverse_repeat_tuple(padding, 2)
     found = [0, 0] * len(kernel_size)
     if padding == "same":
         for i, (d, k) in enumerate(zip(reversed(dilation), reversed(kernel_size), strict=True)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -29,9 +29,9 @@ _single, _pair, _triple, _quadruple = (
 )  # the names that programs import
 
 
-def reversed_twice(values: Iterable[int]) -> tuple[int, ...]:
-    """Each value twice, the last dimension first: the order in which padding is written."""
-    return tuple(x for x in reversed(tuple(values)) for _ in range(2))
+def reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
+    """Each value n times, the last dimension first: the order in which padding is written."""
+    return tuple(x for x in reversed(t) for _ in range(n))
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
