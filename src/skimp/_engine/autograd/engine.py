@@ -475,7 +475,7 @@ def _copied(g: Tensor, leaf: Tensor) -> Tensor:
         and a.shape == b.shape
         and b.flags.c_contiguous
         and (b is leaf._storage.block or 1 not in a.shape)  # whose strides may be any
-        and not (_active or _state.grad)
+        and not (_active or _state.grad or host.watched)  # who watches is told of copies
     ):
         return fresh(a.copy(), g._dtype)
     if g._skimp_meta is not None:
