@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import skimp
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.fields import slot
 from skimp.lens import Recording
 
 
@@ -66,3 +68,19 @@ def test_lines_stay_right_where_one_op_is_called_from_two_lines_in_turn() -> Non
         if stack.endswith((".one", ".other"))
     }
     assert times == {name: ran.count(name) for name in set(ran)}
+
+
+def test_what_is_made_meanwhile_is_in_the_slots() -> None:
+    """Then nothing is to be moved as it ends, when another thread may be making more."""
+    saved, stale = vars(Storage)["saved"], slot("_skimp_stale")
+    with Recording():
+        for base in (skimp.ones(2, 3), skimp.ones(512, 512) + 1):
+            view = base.t()
+            assert (saved.__get__(base._storage), stale.__get__(base)) == (False, -1)
+            assert stale.__get__(view) == view._skimp_stale == 0
+        x = skimp.ones(3, requires_grad=True)
+        y = x * 2
+        z = y * y
+        assert saved.__get__(y._storage) is True
+    assert z._storage.saved is False
+    assert y._storage.saved is True

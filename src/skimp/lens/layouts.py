@@ -9,7 +9,7 @@ reads it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.lens.noted import Noted
 
 NONE: Final = -1  # the number of what is no view
-_STALE: Final = Noted(Tensor, "_skimp_stale", NONE)
+_STALE: Final = Noted(Tensor, "_skimp_stale")
 _LAID: Final = "_laid_at"
 _SEEN: Final = "_has_laid"  # where the last view of a base that does not lie row by row was made
 
@@ -83,10 +83,12 @@ def _noting(find: Callable[[], Site]) -> Callable[[Any, int], None]:
     `find` tells where an op was called.
     """
 
+    get, put = _STALE.get, _STALE.put
+
     def noted(view: Any, value: int) -> None:
-        fresh = view._skimp_stale_noted == NONE
-        view._skimp_stale_noted = value
-        if not fresh or value == NONE:  # it is being made
+        seen = value == NONE or get(view) != NONE  # or it is being made
+        put(view, value)
+        if seen:
             return
         array = view._np
         if array is not None:
@@ -115,11 +117,11 @@ def _inherited() -> Site | None:
     return getattr(given, _LAID, None) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site], alive: Iterable[Any]) -> None:
-    """Note who makes views from now on; `find` tells where an op is. `alive` are all tensors."""
-    _STALE.on(_noting(find), alive)
+def watch(find: Callable[[], Site]) -> None:
+    """Note who makes views from now on; `find` tells where an op is."""
+    _STALE.on(_noting(find))
 
 
-def unwatch(alive: Iterable[Any]) -> None:
+def unwatch() -> None:
     """Note no longer."""
-    _STALE.off(alive)
+    _STALE.off()

@@ -41,7 +41,7 @@ from skimp.lens.stacks import (
 from skimp.nn.modules.hooks import Hooked
 from skimp.optim.optimizer import WATCHERS
 
-_SAVED: Final = Noted(Storage, "saved", False)
+_SAVED: Final = Noted(Storage, "saved")
 DATA: Final = Role("data")
 STATE: Final = "optimizer state"
 NOTHING: Final[list[Record]] = []  # that a node lets go of
@@ -95,21 +95,18 @@ class Watch:
 
     def attend(self) -> None:
         """Be told of nodes of backward, of savings and of views."""
-        living = alive(Storage, Tensor)
-        storages = [one for one in living if isinstance(one, Storage)]
-        for s in storages:
+        for s in alive(Storage):
             if s.saved and s.deferred is not None:
                 self.saved_deferred(s)
-        _SAVED.on(_noting(self), storages)
-        layouts.watch(self.stacks.find, [one for one in living if isinstance(one, Tensor)])
+        _SAVED.on(_noting(self))
+        layouts.watch(self.stacks.find)
         watched.ON.append(self)
         self.stacks.unwatched = False
 
     def ignore(self) -> None:
         """Be told of none of them: all is as it was in the step before."""
-        living = alive(Storage, Tensor)
-        _SAVED.off([one for one in living if isinstance(one, Storage)])
-        layouts.unwatch([one for one in living if isinstance(one, Tensor)])
+        _SAVED.off()
+        layouts.unwatch()
         watched.ON.remove(self)
         self.stacks.unwatched = True
 
@@ -341,10 +338,10 @@ def _watched_call(watch: Watch, call: Any) -> Any:
 
 def _noting(watch: Watch) -> Callable[[Any, bool], None]:
     """Is told when a storage's flag `saved` is set."""
-    owners, deferred = watch.collector.live.owners, watch.saved_deferred
+    owners, deferred, put = watch.collector.live.owners, watch.saved_deferred, _SAVED.put
 
     def noted(s: Any, value: bool) -> None:
-        s.saved_noted = value
+        put(s, value)
         record = owners.get(id(s))
         if record is not None:
             if value:

@@ -153,6 +153,19 @@ def test_wrong_arguments_are_refused() -> None:
             make(*args)
 
 
+@pytest.mark.parametrize("name", [*DEFAULTS, *GIVEN])
+def test_an_emptied_slot_is_an_error_and_no_crash(name: str) -> None:
+    for make in (tensors.ghost, lambda t: tensors.alias(t, Layout((2,), (1,), 0)),
+                 lambda t: tensors.on_array(t, np.ones(2))):  # fmt: skip
+        t = torch.ones(2)
+        delattr(t, name)
+        if name in ("_storage", "_dtype", "_skimp_marked"):
+            with pytest.raises(AttributeError, match=name):
+                make(t)
+        elif name not in ("_np", "_skimp_layout", "_skimp_turned"):
+            assert type(make(t)) is Tensor
+
+
 class Slotted(torch.Tensor):
     """A class with slots of its own."""
 

@@ -402,9 +402,9 @@ def bare(cls: type[Storage] = Storage) -> Storage:
     """A storage that has nothing, and is counted for nothing."""
     s = object.__new__(cls)
     s.block = s.deferred = s.readers = s.size = s._flat = None
-    s.nbytes = -1
     s.version = 0
     s.saved = False
+    s.nbytes = -1
     return s
 
 
@@ -478,11 +478,11 @@ def defer(expr: Expr) -> Storage:
     size = math.prod(expr.shape) * expr.dtype.itemsize
     s = object.__new__(Storage)  # `bare`, written out
     s.block = s.readers = s._flat = None
-    s.nbytes = -1
     s.version = 0
     s.saved = False
     s.size = size
     s.deferred = expr
+    s.nbytes = -1
     if host.watched:
         s.site = call_site.find()
     register(s, expr)

@@ -187,11 +187,15 @@ static PyObject *instances_bare(PyObject *self, PyObject *const *args, Py_ssize_
     return instances_filled(type, instances.storages, instances.storages_filled);
 }
 
-/* Whether all that an op asks of a tensor is in its slots. */
+/* Whether all that an op asks of a tensor is in its slots, of which a program may empty any. */
 static inline int instances_plain(PyObject *t) {
     PyTypeObject *type = Py_TYPE(t);
-    if (type == instances.tensor) return 1;
-    return PySet_Contains(instances.ordinary, (PyObject *)type) == 1;
+    int i;
+    if (type != instances.tensor && PySet_Contains(instances.ordinary, (PyObject *)type) != 1)
+        return 0;
+    for (i = 0; i < T_FILLED; i++)
+        if (TENSOR(t, i) == NULL) return 0;
+    return 1;
 }
 
 /* Another tensor on the storage of `t`, of its dtype, that has no layout and no array yet. */
