@@ -232,7 +232,9 @@ def _kept(
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
     plain = ["    s = " + x + "._storage", "    s.saved = True", f"    w{i} = s.version"]
     if result and not bare:
-        alias = aliasing(f"ghost({x})", f"k{i}", x, f"{x}._np", f"{x}._skimp_layout")
+        alias = aliasing(
+            f"ghost({x})", f"k{i}", x, f"{x}._np", f"{x}._skimp_layout", f"{x}._skimp_turned"
+        )
         plain += [f"    {line}" for line in alias]
     else:
         plain.append(f"    k{i} = {x}")

@@ -485,7 +485,12 @@ if IN_C:
     _instances()
 
 
-def aliasing(call: str, new: str, t: str, array: str, layout: str = "None") -> list[str]:
+_TURNED: Final = "not a.flags.c_contiguous and a.ndim > 1"  # of a view's array `a`
+
+
+def aliasing(
+    call: str, new: str, t: str, array: str, layout: str = "None", turned: str = _TURNED
+) -> list[str]:
     """The lines of a text that make an alias of the small tensor `t` on `array` under the name
     `new`: by `call`, or, where that would be a function of Python's, `on_array` written out.
     """
@@ -499,10 +504,10 @@ def aliasing(call: str, new: str, t: str, array: str, layout: str = "None") -> l
         f"{new}._rg = {new}._skimp_marked = False",
         f"{new}._skimp_index = 0",
         f"{new}._skimp_stale = -1",
-        f"{new}._np = a = {array}",
+        f"{new}._np = {array}",
         f"{new}._storage = {t}._storage",
         f"{new}._dtype = {t}._dtype",
-        f"{new}._skimp_turned = not a.flags.c_contiguous and a.ndim > 1",
+        f"{new}._skimp_turned = {turned}",
         f"if {t}._skimp_marked and {t}._skimp_counter is not None:",
         f"    mark_version({new}, {t}._skimp_counter)",
     ]

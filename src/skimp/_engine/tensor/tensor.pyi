@@ -2199,6 +2199,13 @@ def on_array(t: Tensor, a: Array) -> Tensor:
 def _instances() -> None:
     """Have C make tensors and storages, where `skimp compile` was run."""
 
-def aliasing(call: str, new: str, t: str, array: str, layout: str = "None") -> list[str]:
+def aliasing(
+    call: str,
+    new: str,
+    t: str,
+    array: str,
+    layout: str = "None",
+    turned: str = "not a.flags.c_contiguous and a.ndim > 1",
+) -> list[str]:
     """The lines of a text that make an alias of the small tensor `t` on `array` under the name
     `new`: by `call`, or, where that would be a function of Python's, `on_array` written out."""

@@ -55,7 +55,9 @@ if not cython.compiled:  # else they are C's (`arithmetic.pxd`)
     def rows_width(x: Any, dim: Any) -> Any:
         """How long the rows along a dim are, if that is the last of a small array of float32
         without gaps; 0 of any other."""
-        if type(dim) is not int or dim not in (-1, x.ndim - 1) or not 0 < x.size < 8192:
+        if type(x) is not np.ndarray or type(dim) is not int or dim not in (-1, x.ndim - 1):
+            return 0
+        if not 0 < x.size < 8192:
             return 0
         return x.shape[-1] if x.ndim and x.dtype.char == "f" and x.flags.c_contiguous else 0
 
