@@ -65,11 +65,11 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any, called: Parame
     elif isinstance(holder, (Storage, Expr, Leaf)):
         if isinstance(holder, Storage) and isinstance(value, Expr):
             parts.append("its expression")
-    elif isinstance(holder, (Many, Packed, Exported, CellType)) or isinstance(value, Exported):
-        return
     elif isinstance(holder, np.ndarray):
         if not parts[-1].endswith("NumPy array"):
             parts.append("NumPy array")
+    elif isinstance(holder, (Many, Packed, Exported, CellType)) or isinstance(value, Exported):
+        return
     elif isinstance(holder, dict):
         if isinstance(value, Node):
             parts.append(f"graph of {value._skimp_label}")

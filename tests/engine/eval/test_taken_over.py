@@ -29,7 +29,7 @@ OPS: dict[str, Callable[[Any], Any]] = {
     "cumsum": lambda t: t.cumsum(-1),
     "product with somebody else's array": lambda t: t * skimp.from_numpy(ELEMENTS),
     "cat": lambda t: skimp.cat([t, t]),
-    "masked_select": lambda t: t[t > 4],
+    "masked_select": lambda t: t[skimp.from_numpy(ELEMENTS) > 0.7],
     "pooling": lambda t: skimp.nn.functional.avg_pool1d(t[None], 2, 1),
     "layer_norm": lambda t: skimp.nn.functional.layer_norm(t, (4,)),
     "batch_norm": lambda t: skimp.nn.functional.batch_norm(t, None, None, training=True),
