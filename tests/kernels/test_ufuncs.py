@@ -267,3 +267,9 @@ def test_exponentials_of_what_is_no_number_warn_nobody() -> None:
         bare.EXP(np.float32([np.nan, 1, -1]))
     with pytest.raises(FloatingPointError, match="overflow"), np.errstate(all="raise"):
         bare.EXP(np.float32([100.0]))
+
+
+def test_exponentials_of_what_is_no_number_have_numpys_sign() -> None:
+    """Else bits would depend on how often a way of an op turns its sign."""
+    x = np.array([np.nan, -np.nan, 0, 1, -np.nan], np.float32)
+    assert not np.signbit(bare.EXP(x)).any()

@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) __m512 exponentials_of(__m512 x, in
         const __m512i bits = _mm512_sub_epi32(_mm512_castps_si512(q), _mm512_castps_si512(one));
         e = _mm512_mask_mov_ps(e, tiny, _mm512_castsi512_ps(bits));
     }
-    return e;
+    return _mm512_abs_ps(e); /* what is not a number has no sign, as NumPy's */
 }
 
 static inline __attribute__((always_inline)) void exponentials_run(const float *x, npy_intp n,
