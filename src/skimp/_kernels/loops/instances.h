@@ -4,8 +4,9 @@
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <Python.h>
-#include <structmember.h>
 #include <numpy/arrayobject.h>
+
+#include "objects.h"
 
 enum { T_ARRAY, T_STORAGE, T_DTYPE, T_LAYOUT, T_TURNED, T_MARKED, T_FILLED };
 enum { S_BLOCK, S_NBYTES, S_DEFERRED, S_FILLED };
@@ -35,12 +36,9 @@ static struct {
 /* Where instances of a class have a slot; -1 with an error. */
 static Py_ssize_t instances_place(PyObject *type, const char *name) {
     PyObject *found = PyObject_GetAttrString(type, name);
-    Py_ssize_t at = -1;
+    Py_ssize_t at;
     if (found == NULL) return -1;
-    if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX) at = member->offset;
-    }
+    at = objects_slot(found);
     Py_DECREF(found);
     if (at < 0) PyErr_Format(PyExc_TypeError, "%s is no slot", name);
     return at;

@@ -5,7 +5,6 @@
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <Python.h>
-#include <structmember.h>
 #include <string.h>
 #include <numpy/arrayobject.h>
 #include "objects.h"
@@ -68,12 +67,7 @@ static NodesType nodes_types[NODES_TYPES];
 
 /* Where instances of a type have a slot of this name; -1 where it is none. */
 static Py_ssize_t nodes_place(PyTypeObject *type, PyObject *name) {
-    PyObject *found = _PyType_Lookup(type, name);
-    if (found != NULL && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX) return member->offset;
-    }
-    return -1;
+    return objects_slot(_PyType_Lookup(type, name));
 }
 
 /* The places of a type's fields, which are looked up again where the type has changed. */

@@ -5,7 +5,16 @@
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <Python.h>
 #include <string.h>
+#include <structmember.h>
 #include <numpy/arrayobject.h>
+
+/* Where instances have the slot of a class's descriptor; -1: it is none. */
+static inline Py_ssize_t objects_slot(PyObject *found) {
+    PyMemberDef *member;
+    if (found == NULL || !Py_IS_TYPE(found, &PyMemberDescr_Type)) return -1;
+    member = ((PyMemberDescrObject *)found)->d_member;
+    return member->type == T_OBJECT_EX ? member->offset : -1;
+}
 
 static PyArrayObject *objects_array(PyObject *a) {
     if (PyArray_Check(a)) return (PyArrayObject *)a;
