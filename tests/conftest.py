@@ -111,7 +111,8 @@ STARTS_PROCESSES = (
     *(
         "cli/test_cli.py",
         "cli/test_run.py",
-        "engine/budget",
+        "engine/budget/test_budget.py",
+        "engine/budget/test_telling.py",
         "compat/test_compat.py",
         "compat/test_libraries.py",
     ),
