@@ -7,6 +7,7 @@ import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import skimp._engine.interpreter  # first: on an interpreter that it refuses, NumPy may fail
+import skimp._kernels.patience  # before NumPy, whose BLAS reads it as it is loaded
 
 # isort: split
 import numpy as _np

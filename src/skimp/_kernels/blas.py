@@ -1,15 +1,12 @@
 """The threads of NumPy's BLAS: how many there are, and that they don't stand in the way of ours.
 
 Work that is shared among our own threads asks for one: two pools would wait for each other. And
-those that wait for the next product must sleep: as it comes, OpenBLAS lets them spin for 2 ** 26
-cycles, 20 ms, on a core that the work between two products could use (a GPT's training step takes a
-fifth more with that). After 2 ** 16, 20 us, products that follow each other still find them awake.
+those that wait for the next product must sleep soon (`patience.py`).
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -18,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.interrupts import insist, region
-from skimp._kernels import batches_loops, batches_onednn, compiled, products_onednn
+from skimp._kernels import batches_loops, batches_onednn, compiled, patience, products_onednn
 from skimp._kernels.locks import reentrant
 from skimp._kernels.openblas import FEW, library
 from skimp._kernels.threads import share
@@ -36,7 +33,6 @@ _WORTH: Final = 1 << 25  # multiplications from which its threads are worth waki
 # at the interpreter's lock waits as long.
 _QUICK: Final = 48
 _LONG: Final = 1 << 29  # multiplications of which each thread has many milliseconds
-_PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 
 
 @cache
@@ -51,23 +47,21 @@ def _functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     return None
 
 
-def let_idle_threads_sleep(cycles: int = 16) -> bool:
-    """Let BLAS's threads sleep after 2 ** `cycles` without work; whether it could be told so.
+def let_idle_threads_sleep() -> None:
+    """Let BLAS's threads sleep soon where NumPy was there before skimp.
 
-    Who sets OPENBLAS_THREAD_TIMEOUT has chosen. BLAS reads it when its threads start: they are
-    ended, as before a fork, and the next product starts them again.
+    OpenBLAS reads the variable anew, and its threads are ended, as before a fork: the next product
+    starts them again. Libraries of NumPy 2.5 and later don't lend these functions: there a program
+    that imports NumPy first has threads that spin, unless it sets the variable before.
     """
-    if _PATIENCE in os.environ:
-        return False
+    if patience.CHOSEN or not patience.LATE:
+        return
     openblas = library()
     read = getattr(openblas, "openblas_read_env", None)
     end = getattr(openblas, "blas_thread_shutdown_", None)
-    if read is None or end is None:
-        return False
-    os.environ[_PATIENCE] = str(cycles)
-    read()
-    end()
-    return True
+    if read is not None and end is not None:
+        read()
+        end()
 
 
 @region
