@@ -129,7 +129,7 @@ def _gradients(
     time, _, batch, n = shape_of(gates)
     if d is None:
         _held, d = blank((time, batch, 3 * n), input._dtype)  # counted until it goes
-    _held_too, out = blank((time, batch, n), input._dtype)
+    kept, out = blank((time, batch, n), input._dtype)
     dh = np.zeros((batch, n), d.dtype)
     way = slice(None, None, -1 if reverse else 1)
     first = h0._skimp_array()
@@ -138,12 +138,27 @@ def _gradients(
         (gates._skimp_array()[way], hidden._skimp_array()[way], out[way], first),
         None if resets is None else resets[way], w_hh._skimp_array(),
     )  # fmt: skip
+    if resets is None:
+        _held_so, resets = blank((time, batch, n), input._dtype)
+        resets[...] = gates._skimp_array()[:, 0]
+    new = d[..., 2 * n :]
+    _to_behind(new, resets)
+    dw_hh = of_w_hh(d, out, first, reverse, input, needs)
+    of_hh = of_bias(d, "b_hh", input, needs)
+    del kept, out
+    new[...] = resets
     dw_ih, of_ih = of_w_ih(d, input, needs), of_bias(d, "b_ih", input, needs)
     dx = input_back(d, w_ih, input, needs, place)
-    # those behind the hidden part now
-    d[..., 2 * n :] *= gates._skimp_array()[:, 0] if resets is None else resets
-    dw_hh = of_w_hh(d, out, first, reverse, input, needs)
-    return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_bias(d, "b_hh", input, needs)
+    return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_hh
+
+
+def _to_behind(new: Array, resets: Array) -> None:
+    """new = the gradients of the new gate behind its hidden part, and what it was in the place of
+    the resets."""
+    for some in some_steps(len(new), new[0].size, False):
+        before = new[some].copy()
+        new[some] *= resets[some]
+        resets[some] = before
 
 
 def _steps_back(d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None, w: Array) -> None:
