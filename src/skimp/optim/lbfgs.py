@@ -106,7 +106,7 @@ class LBFGS(Declared):
         for i in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
             direction = _direction(state, grad, group["history_size"])
-            _remember(state, grad)
+            grad = _remember(state, grad)
             before_loss, state["prev_loss"] = loss, loss
             t = number(group["lr"])
             if state["n_iter"] == 1:
@@ -166,11 +166,14 @@ class LBFGS(Declared):
         return found.loss, found.grad, count
 
 
-def _remember(state: dict[str, Any], grad: Tensor) -> None:
+def _remember(state: dict[str, Any], grad: Tensor) -> Tensor:
+    """The gradient as the state has it from now on, beside which no other need be kept."""
     if state.get("prev_flat_grad") is None:
-        state["prev_flat_grad"] = grad.clone()
+        state["prev_flat_grad"] = grad
     else:
         state["prev_flat_grad"].copy_(grad)
+    previous: Tensor = state["prev_flat_grad"]
+    return previous
 
 
 def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:

@@ -108,8 +108,8 @@ def test_second_derivatives(kind: str, own: dict[str, Any], reverse: bool) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_node_for_a_sequence(kind: str) -> None:
-    """What forward keeps: the result, and of nets with gates these, and the cells or the hidden
-    part of one gate."""
+    """What there is after forward: the result, and of nets with gates these, and the hidden part of
+    one gate. Of these the result goes with the program's last reference to it."""
     time, batch, hidden = 20, 8, 32
     net = getattr(skimp.nn, kind)(16, hidden)
     x = skimp.randn(time, batch, 16)
@@ -118,14 +118,70 @@ def test_one_node_for_a_sequence(kind: str) -> None:
         out.grad_fn.next_functions[0][0] if "Stack" in type(out.grad_fn).__name__ else out.grad_fn
     )
     assert type(node).__name__ == f"{kind.title()}Backward0"
-    kept = {"LSTM": 4 + 2, "GRU": 3 + 2, "RNN": 1}[kind]
+    kept = {"LSTM": 4 + 1, "GRU": 3 + 2, "RNN": 1}[kind]
     step = batch * hidden * 4
     before = skimp.cuda.memory_allocated()
-    del out, node
+    del out
+    of_result = 0 if kind == "RNN" else time * step
+    assert before - skimp.cuda.memory_allocated() == of_result
+    del node
     freed = before - skimp.cuda.memory_allocated()
     states = (2 if kind == "LSTM" else 1) * step  # the zeros to begin with
     last = step if kind == "LSTM" else 0
     assert freed - time * step * kept - states - last in range(-step, step + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lead", [False, True])
+def test_what_backward_takes(kind: str, lead: bool) -> None:
+    """The gradient of a layer's input lies where that of its result was: beside them there are what
+    is made again, or RNN's gradients, and those of weights and states."""
+    net = getattr(skimp.nn, kind)(32, 32, 2, batch_first=lead)
+    out = net(skimp.randn(200, 8, 32) if not lead else skimp.randn(8, 200, 32))[0]
+    loss = out.square().sum()
+    del out
+    skimp.cuda.reset_peak_memory_stats()
+    before = skimp.cuda.memory_allocated()
+    loss.backward()
+    grads = sum(p.nbytes for p in net.parameters())
+    least = 2 * 200 * 8 * 32 * 4
+    assert least <= skimp.cuda.max_memory_allocated() - before < 1.1 * least + grads
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_results_may_be_written_over(kind: str) -> None:
+    """docs/differences.md: they are made again of the gates, where PyTorch's LSTM keeps them."""
+    net = getattr(skimp.nn, kind)(3, 4, 2, bidirectional=True)
+    grads = []
+    for written in (False, True):
+        net.zero_grad()
+        out = net(skimp.linspace(-2, 2, 30).view(5, 2, 3))[0]
+        (out.mul_(2) if written else out * 2).square().sum().backward()
+        grads.append([p.grad.tolist() for p in net.parameters()])
+    assert grads[0] == grads[1]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("lead", [False, True])
+def test_a_gradient_that_somebody_holds_is_not_written_over(kind: str, lead: bool) -> None:
+    """The input's takes the place of the result's, unless a hook, a tensor or a graph has that."""
+    theirs, mine = twins(kind, 4, 4, num_layers=2, batch_first=lead)
+    x = torch.randn(5, 3, 4, requires_grad=True)
+    held = []
+    for net, start in ((theirs, x), (mine, twin(x))):
+        out = net(start)[0]
+        out.retain_grad()
+        seen: list[Any] = []
+        out.grad_fn.register_prehook(seen.extend)
+        out.register_hook(seen.append)
+        out.sin().sum().backward(retain_graph=True)
+        first = [start.grad.tolist(), out.grad.tolist()]
+        seed = type(out).detach(out).cos()
+        out.backward(seed)
+        held.append((first, seed.tolist(), start.grad.tolist(), [g.tolist() for g in seen[:2]]))
+    for want, got in zip(*held, strict=True):
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_saturated_gates() -> None:

@@ -358,6 +358,24 @@ def test_lbfgs(search: str | None) -> None:
     assert found[0][2:] == found[1][2:]
 
 
+def test_lbfgs_holds_its_state_and_no_gradient_beside_it() -> None:
+    """While the loss is computed again: the direction, the gradient, and two vectors of history."""
+    size, live = 5000, []
+    p = skimp.linspace(-1, 1, size).requires_grad_()
+    o = skimp.optim.LBFGS([p], lr=0.1, max_iter=3)
+    before = skimp.cuda.memory_allocated()
+
+    def closure() -> Any:
+        o.zero_grad()
+        live.append((skimp.cuda.memory_allocated() - before) // (4 * size))
+        loss = (p**4).sum()
+        loss.backward()
+        return loss
+
+    o.step(closure)
+    assert live == [0, 2, 4]
+
+
 # -- schedules -------------------------------------------------------------------------------------
 
 

@@ -203,7 +203,7 @@ def lstm_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype
     each = (time, batch, n)
-    return empty(each, d), empty((batch, n), d), empty((time, 4, batch, n), d), empty(each, d)
+    return empty(each, d), empty((batch, n), d), empty((time, 4, batch, n), d)
 
 
 def rnn_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:

@@ -2,8 +2,9 @@
 loop over steps on arrays, nothing recorded. A cell's step is an op of its own, which goes through
 a sequence of one.
 
-Forward keeps the gates and what else all steps have made. Backward turns them into factors of the
-gradients, some steps at once, and goes back step by step with a few products. Sigmoids are
+Forward keeps the gates. Backward makes cells and results again of them, which is a hundredth of a
+step, turns the gates into factors of the gradients, some steps at once, and goes back step by step
+with a few products. Sigmoids are
 (1 + tanh(x / 2)) / 2, so that one tanh between two factors does all gates.
 Each gate of a step lies by itself: ufuncs take five times as long over columns of a matrix.
 
@@ -22,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import calls, modes
+from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array
@@ -135,7 +137,7 @@ def of_w_ih(grads: Array, input: Any, needs: Any) -> Any:
     return made
 
 
-def of_w_hh(grads: Array, out: Any, h0: Array, reverse: bool, like: Any, needs: Any) -> Any:
+def of_w_hh(grads: Array, out: Array, h0: Array, reverse: bool, like: Any, needs: Any) -> Any:
     """The gradient of w_hh from those of the gates behind the hidden part, and the results."""
     if "w_hh" not in needs:
         return None
@@ -144,7 +146,7 @@ def of_w_hh(grads: Array, out: Any, h0: Array, reverse: bool, like: Any, needs: 
     made, into = blank((grads.shape[-1], h0.shape[-1]), like._dtype)
     multiply(grads[first].T, h0, out=into)
     if len(grads) > 1:
-        into += multiply(rows(grads[rest]).T, rows(out._skimp_array()[before]))
+        into += multiply(rows(grads[rest]).T, rows(out[before]))
     return made
 
 
@@ -206,13 +208,18 @@ def of_biases(grads: Array, like: Any, needs: Any) -> tuple[Any, Any]:
     return first, tensor(first._skimp_array(), first) if "b_hh" in needs else None
 
 
-def input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
-    """The gradient of the input of all steps."""
+def input_back(grads: Array, w_ih: Any, input: Any, needs: Any, place: Any) -> Any:
+    """The gradient of the input of all steps, in `place`, a row-major tensor that nobody reads any
+    more, if it fits there."""
     if "input" not in needs:
         return None
     if w_ih is None:
         return tensor(grads.reshape(tuple(input.shape)), input)
-    made, into = blank(tuple(input.shape), input._dtype)
+    shape = shape_of(input)
+    if place is not None and shape_of(place) == shape and place._dtype is input._dtype:
+        made, into = place, place._skimp_writable()
+    else:
+        made, into = blank(shape, input._dtype)
     multiply(rows(grads), w_ih._skimp_array(), out=rows(into))
     return made
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.last_reader import is_last_reader
+from skimp._engine.autograd.last_reader import in_place_of, is_last_reader
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
@@ -69,15 +69,15 @@ def _in_ops(
 
 def _back(
     g0: Any, input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool,
-    result0: Any, result1: Any, result2: Any, needs: Any,
+    result1: Any, result2: Any, needs: Any,
 ) -> Any:  # fmt: skip
     given = input, h0, w_ih, w_hh, b_ih, b_hh
     if modes.state.grad or g0._hollow:
         return rematerialize(partial(_in_ops, reverse=reverse), (*given, _NAMES), (g0,), needs)
-    d = resets = None
+    d, resets, place = None, None, in_place_of(g0)
     if is_last_reader(result1) and is_last_reader(result2):
         d, resets = place_of(result1), result2._skimp_writable()
-    return _gradients(given, g0, (result1, result2, result0), reverse, needs, d, resets)
+    return _gradients(given, g0, (result1, result2), reverse, needs, (d, resets, place))
 
 
 def _step_back(
@@ -118,37 +118,58 @@ def _add_product(a: Array, b: Array, into: Array) -> None:
 
 
 def _gradients(
-    given: Any, g: Any, made: tuple[Any, Any, Any], reverse: bool, needs: Any,
-    d: Array | None, resets: Array | None,
+    given: Any, g: Any, made: tuple[Any, Any], reverse: bool, needs: Any,
+    places: tuple[Array | None, Array | None, Tensor | None],
 ) -> Any:  # fmt: skip
-    """`d`: where the gradients of the gates go, if they take the gates' place; then the resets go
-    to `resets`, that of the hidden parts. Each tensor lends its array for as long as that is read,
-    so that within a budget it may go before and after."""
-    (input, h0, w_ih, w_hh, _, _), (gates, hidden, out) = given, made
+    """`places`: where the gradients of the gates go, if they take the gates' place; then the resets
+    go to that of the hidden parts; and where the input's go, if that is the place of the result's.
+    Each tensor lends its array for as long as that is read, so that within a budget it may go
+    before and after."""
+    (input, h0, w_ih, w_hh, _, _), (gates, hidden), (d, resets, place) = given, made, places
     time, _, batch, n = shape_of(gates)
     if d is None:
         _held, d = blank((time, batch, 3 * n), input._dtype)  # counted until it goes
+    kept, out = blank((time, batch, n), input._dtype)
     dh = np.zeros((batch, n), d.dtype)
     way = slice(None, None, -1 if reverse else 1)
     first = h0._skimp_array()
     quietly(
         _steps_back, d[way], dh, g._skimp_array()[way],
-        (*[t._skimp_array()[way] for t in (gates, hidden, out)], first),
+        (gates._skimp_array()[way], hidden._skimp_array()[way], out[way], first),
         None if resets is None else resets[way], w_hh._skimp_array(),
     )  # fmt: skip
-    dw_ih, of_ih = of_w_ih(d, input, needs), of_bias(d, "b_ih", input, needs)
-    dx = input_back(d, w_ih, input, needs)
-    # those behind the hidden part now
-    d[..., 2 * n :] *= gates._skimp_array()[:, 0] if resets is None else resets
+    if resets is None:
+        _held_so, resets = blank((time, batch, n), input._dtype)
+        resets[...] = gates._skimp_array()[:, 0]
+    new = d[..., 2 * n :]
+    _to_behind(new, resets)
     dw_hh = of_w_hh(d, out, first, reverse, input, needs)
-    return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_bias(d, "b_hh", input, needs)
+    of_hh = of_bias(d, "b_hh", input, needs)
+    del kept, out
+    new[...] = resets
+    dw_ih, of_ih = of_w_ih(d, input, needs), of_bias(d, "b_ih", input, needs)
+    dx = input_back(d, w_ih, input, needs, place)
+    return dx, tensor(dh, input), dw_ih, dw_hh, of_ih, of_hh
+
+
+def _to_behind(new: Array, resets: Array) -> None:
+    """new = the gradients of the new gate behind its hidden part, and what it was in the place of
+    the resets."""
+    for some in some_steps(len(new), new[0].size, False):
+        before = new[some].copy()
+        new[some] *= resets[some]
+        resets[some] = before
 
 
 def _steps_back(d: Array, dh: Array, g: Array, kept: Kept, resets: Array | None, w: Array) -> None:
     """d = the gradients of the gates of all steps, maybe in the place of the gates, and then the
     resets in that of the hidden parts; dh, of the last state, becomes that of the first. The hidden
-    part of `new` is behind the reset."""
-    gates = kept[0]
+    part of `new` is behind the reset. Where the results are to be, they are made again."""
+    gates, _, results, first = kept
+    assert results is not None
+    for a, into in zip(gates, results, strict=True):
+        _mix(first, a, into)
+        first = into
     time, _, batch, n = gates.shape
     behind, many = np.empty((batch, 3 * n), d.dtype), most(time, gates[0].size)
     if time == 1:
@@ -315,15 +336,21 @@ def _go(steps: Any, x: Array, h: Array, made: Any, reverse: bool) -> None:
 
 def _show(h: Array, gates: Array, hidden: Array, into: Array) -> None:
     """The new gate, and into = what it is together with h."""
-    reset, update, new = gates
+    reset, _, new = gates
     bare.multiply(reset, hidden, out=into)
     bare.add(new, into, out=new)
     bare.tanh(new, out=new)
+    _mix(h, gates, into)
+
+
+def _mix(h: Array, gates: Array, into: Array) -> None:
+    """into = (h - new) * update + new"""
     if (loops := compiled.taking(gates, h, into)) is not None:
         loops.gru_shown(gates, h, into)
         return
+    new = gates[2]
     bare.subtract(h, new, out=into)
-    bare.multiply(into, update, out=into)
+    bare.multiply(into, gates[1], out=into)
     bare.add(into, new, out=into)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.last_reader import is_last_reader
+from skimp._engine.autograd.last_reader import in_place_of, is_last_reader
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
@@ -47,7 +47,7 @@ from skimp._ops.nn.recurrent import (
 )
 
 _SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
-Kept = tuple[Array, Array, Array]  # gates, cells, the first cell
+Kept = tuple[Array, Array, Array]  # gates, cells, the cell before the first
 _NAMES = ("input", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh")
 
 
@@ -74,14 +74,14 @@ def _in_ops(
 
 def _back(
     g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
-    reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
+    reverse: bool, result2: Any, needs: Any,
 ) -> Any:  # fmt: skip
     given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
     if modes.state.grad or (g0 is not None and g0._hollow) or (g1 is not None and g1._hollow):
         cell = partial(_in_ops, reverse=reverse)
         return rematerialize(cell, (*given, _NAMES), (g0, g1), needs)
-    d = place_of(result2) if is_last_reader(result2) else None
-    return _gradients(given, (g0, g1), (result2, result3, result0), reverse, needs, d)
+    d, place = place_of(result2) if is_last_reader(result2) else None, in_place_of(g0)
+    return _gradients(given, (g0, g1), result2, reverse, needs, d, place)
 
 
 def _step_back(
@@ -115,21 +115,24 @@ def _gates_back(d: Array, dh: Array | None, dc: Array | None, kept: Kept, into: 
     if (loops := compiled.taking(d, dh, dc, gates, before, into)) is not None:
         loops.lstm_back(gates, before, bare.tanh(cell), dh, dc, factors[0, :4], d, into)
         return
+    bare.tanh(cell, out=factors[0, 4])
     _slopes((gates[None], cell[None], before), slice(0, 1), factors)
     by_gate = d.reshape(batch, 4, n).transpose(1, 0, 2)
     _go_through(dh, dc, gates[1], factors[0], by_gate, bare.empty_like(into), into)
 
 
 def _gradients(
-    given: Any, grads: tuple[Any, Any], made: tuple[Any, Any, Any], reverse: bool, needs: Any,
-    d: Array | None,
+    given: Any, grads: tuple[Any, Any], gates: Any, reverse: bool, needs: Any, d: Array | None,
+    place: Tensor | None,
 ) -> Any:  # fmt: skip
-    """`d`: where the gradients of the gates go, if they take the gates' place. Each tensor lends
-    its array for as long as that is read, so that within a budget it may go before and after."""
-    (input, h0, c0, w_ih, w_hh, _, _), (gates, cells, out), (g, g1) = given, made, grads
+    """`d`: where the gradients of the gates go, if they take the gates' place, and `place`: that of
+    the input, if it takes the place of the result's. Each tensor lends its array for as long as
+    that is read, so that within a budget it may go before and after."""
+    (input, h0, c0, w_ih, w_hh, _, _), (g, g1) = given, grads
     time, _, batch, n = shape_of(gates)
     if d is None:
         _held, d = blank((time, batch, 4 * n), input._dtype)  # counted until it goes
+    kept, again = blank((time, batch, n), input._dtype)
     dh, dc = np.zeros((batch, n), d.dtype), np.zeros((batch, n), d.dtype)
     before = dh if h0.shape[1] == n else np.empty(tuple(h0.shape), d.dtype)  # if it is projected
     if g1 is not None:
@@ -137,12 +140,15 @@ def _gradients(
     way = slice(None, None, -1 if reverse else 1)
     dc = quietly(
         _steps_back, d[way], dh, before, dc, None if g is None else g._skimp_array()[way],
-        (gates._skimp_array()[way], cells._skimp_array()[way], c0._skimp_array()),
+        (gates._skimp_array()[way], again[way], c0._skimp_array()),
         w_hh._skimp_array(),
     )  # fmt: skip
-    dw_hh = of_w_hh(d, out, h0._skimp_array(), reverse, input, needs)
+    dw_hh = of_w_hh(d, again, h0._skimp_array(), reverse, input, needs)
+    if place is None:
+        place = kept
+    del again, kept
     dw_ih = of_w_ih(d, input, needs)
-    dx = input_back(d, w_ih, input, needs)
+    dx = input_back(d, w_ih, input, needs, place)
     ends = [tensor(a, input) for a in (before, dc)]
     return dx, *ends, dw_ih, dw_hh, *of_biases(d, input, needs)
 
@@ -153,14 +159,16 @@ def _steps_back(
 ) -> Array:  # fmt: skip
     """d = the gradients of the gates of all steps, maybe in the place of the gates; dh, of the last
     state, becomes that of the first, and what dc becomes is returned. `before`, where dh goes, is
-    dh if there are more steps than one."""
+    dh if there are more steps than one. Where the cells are to be, they are made again, and then
+    the results."""
     time, gates, batch, n = kept[0].shape
+    _carry_on(*kept)
     if time == 1:
-        factors = np.empty((1, 5, batch, n), d.dtype)
+        factors = np.empty((1, 6, batch, n), d.dtype)
         return _go_back(d, dh, dc, g, kept, partial(multiply, b=w, out=before), factors)
     with (
         recurrence.product(d[0], w, before) as times_w,
-        Scratch((most(time, gates * dh.size), 5, batch, n), d.dtype) as factors,
+        Scratch((most(time, gates * dh.size), 6, batch, n), d.dtype) as factors,
     ):
         return _go_back(d, dh, dc, g, kept, times_w, factors)
 
@@ -174,10 +182,10 @@ def _go_back(
     loops = compiled.taking(d[0], dh, gates[0], cells[0], first)
     for steps in some_steps(time, gates[0].size, True):
         slopes = factors[: steps.stop - steps.start]
+        bare.tanh(cells[steps], out=slopes[:, 4])
+        bare.multiply(gates[steps, 3], slopes[:, 4], out=slopes[:, 5])
         if loops is None:
             _slopes(kept, steps, slopes)
-        else:
-            bare.tanh(cells[steps], out=slopes[:, 4])
         for t in one_by_one(steps, True):
             if g is not None:
                 dh += g[t]
@@ -189,6 +197,7 @@ def _go_back(
                 loops.lstm_back(gates[t], before, slope[4], dh, dc, slopes[0, :4], d[t], part)
             dc, part = part, dc
             times_w(d[t])
+        cells[steps] = slopes[:, 5]
     return dc
 
 
@@ -206,7 +215,7 @@ def _go_through(
 
 def _slopes(kept: Kept, steps: slice, out: Array) -> None:
     """out = of some steps what of the cell's gradient reaches i, f and g, and what of the result's
-    reaches o and the cell."""
+    reaches o and the cell, whose tanh is there."""
     gates, cells, first = kept
     a = gates[steps]
     slopes, top = out[:, :4], out[:, 4]
@@ -218,7 +227,6 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
     bare.multiply(new, new, out=slopes[:, 2])
     bare.subtract(1, slopes[:, 2], out=slopes[:, 2])
     slopes[:, 2] *= i
-    bare.tanh(cells[steps], out=top)
     slopes[:, 3] *= top
     bare.multiply(top, top, out=top)
     bare.subtract(1, top, out=top)
@@ -226,7 +234,7 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 
 
 @hidden(
-    nondiff=(2, 3),
+    nondiff=(2,),
     rule=Rule("LstmBackward0", {_NAMES: _back}, releases_early=True, at_once=True),
     batch=batching.layers.recurrent,
     meta=shapes.lstm_layer,
@@ -234,11 +242,16 @@ def _slopes(kept: Kept, steps: slice, out: Array) -> None:
 def _lstm_layer(
     input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
 ) -> Any:
-    """(the results of all steps, the last cell, all gates, all cells)."""
-    given = input, h0, c0, w_ih, w_hh, b_ih, b_hh
-    result, kept_gates, kept_cells = _forward(given, reverse)
-    last = kept_cells._skimp_array()[0 if reverse else -1]
-    return result, tensor(last, input), kept_gates, kept_cells
+    """(the results of all steps, the last cell, all gates, of which cells and results are made
+    again)."""
+    x, h, c, w_ih, w_hh, b_ih, b_hh = arrays((input, h0, c0, w_ih, w_hh, b_ih, b_hh))
+    dtype, time, (batch, n) = input._dtype, len(x), c.shape
+    result, out = blank((time, batch, n), dtype)
+    kept_gates, gates = blank((time, 4, batch, n), dtype)
+    cells = np.empty((2, batch, n), dtype.np)
+    given = np.ascontiguousarray(x), w_ih, bias_of(b_ih, b_hh, 4), np.ascontiguousarray(h), c
+    quietly(_steps, given, w_hh, line(_SCALE, dtype.np), (gates, cells, out), reverse)
+    return result, tensor(cells[0 if reverse else (time - 1) & 1], input), kept_gates
 
 
 def _shown_again(result1: Any, result2: Any) -> Any:
@@ -272,18 +285,6 @@ def _lstm_step(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_
     return result, kept_cell, kept_gates
 
 
-def _forward(tensors: Any, reverse: bool) -> Any:
-    """(the results, the gates, the cells) of a sequence."""
-    x, h, c, w_ih, w_hh, b_ih, b_hh = arrays(tensors)
-    dtype, time, (batch, n) = tensors[0]._dtype, len(x), c.shape
-    result, out = blank((time, batch, n), dtype)
-    kept_gates, gates = blank((time, 4, batch, n), dtype)
-    kept_cells, cells = blank((time, batch, n), dtype)
-    given = np.ascontiguousarray(x), w_ih, bias_of(b_ih, b_hh, 4), np.ascontiguousarray(h), c
-    quietly(_steps, given, w_hh, line(_SCALE, dtype.np), (gates, cells, out), reverse)
-    return result, kept_gates, kept_cells
-
-
 def _step(given: Any, w: Array, bend: Any, made: Any) -> None:
     """The gates, the cell and the result of a step."""
     (x, w_ih, bias, h, c), (gates, cell, out) = given, made
@@ -294,7 +295,7 @@ def _step(given: Any, w: Array, bend: Any, made: Any) -> None:
 
 
 def _steps(given: Any, w: Array, bend: Any, made: Any, reverse: bool) -> None:
-    """The gates, cells and results of all steps."""
+    """The gates and results of all steps; cells take turns in two places."""
     x, w_ih, bias, h, c = given
     if len(x) == 1:
         _step((x[0], w_ih, bias, h, c), w, bend, [a[0] for a in made])
@@ -312,7 +313,7 @@ def _go(project: Step, step: Step, x: Array, h: Array, c: Array, made: Any, reve
     for some in some_steps(len(x), gates[0].size, reverse):
         project(x[some], gates[some])
         for t in one_by_one(some, reverse):
-            a, cell = gates[t], cells[t]
+            a, cell = gates[t], cells[t & 1]
             step(h, a)
             _carry(c, a, cell, part)
             h, c = out[t], cell
@@ -329,6 +330,14 @@ def _carry(c: Array, gates: Array, into: Array, part: Array) -> None:
     bare.add(into, part, out=into)
 
 
+def _carry_on(gates: Array, cells: Array, c: Array) -> None:
+    """The cells of all steps, by their gates and the cell before the first."""
+    part = np.empty(c.shape, c.dtype)
+    for a, cell in zip(gates, cells, strict=True):
+        _carry(c, a, cell, part)
+        c = cell
+
+
 def _show(cell: Array, gates: Array, into: Array) -> None:
     """into = o * tanh(cell)"""
     bare.tanh(cell, out=into)
@@ -341,7 +350,7 @@ def lstm_layer(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """One direction of one layer: (the results of all steps, the last state)."""
     w_ih, w_hh, b_ih, b_hh, _ = weights
-    out, last, _, _ = _lstm_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)
+    out, last, _ = _lstm_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)
     return out, (out.select(0, 0 if reverse else -1), last)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.last_reader import in_place_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import hidden
 from skimp._engine.dispatch.targets import blank
@@ -78,6 +79,7 @@ def _back(
     if modes.state.grad or g._hollow:
         cell = partial(_in_ops, relu=relu, reverse=reverse)
         return rematerialize(cell, (*given, _NAMES), (g,), needs)
+    place = in_place_of(g)
     first = h0._skimp_array()
     out, g = [t._skimp_array().reshape(-1, *first.shape) for t in (result, g)]
     _held, d = blank(out.shape, input._dtype)  # counted until it goes
@@ -85,9 +87,9 @@ def _back(
     way = slice(None, None, -1 if reverse else 1)
     quietly(_steps_back, d[way], dh, g[way], out[way], w_hh._skimp_array(), relu)
     del out, g  # within a budget they may go
-    dw_hh = of_w_hh(d, result, first, reverse, input, needs)
+    dw_hh = of_w_hh(d, result._skimp_array(), first, reverse, input, needs)
     dw_ih = of_w_ih(d, input, needs)
-    dx = input_back(d, w_ih, input, needs)
+    dx = input_back(d, w_ih, input, needs, place)
     return dx, tensor(dh, input), dw_ih, dw_hh, *of_biases(d, input, needs)
 
 
