@@ -32,10 +32,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(teams, "perf_counter", lambda: clock.wall)
     monkeypatch.setattr(teams, "thread_time", lambda: clock.core)
-    monkeypatch.setattr(teams, "_account", 0.0)
-    monkeypatch.setattr(teams, "_until", 0.0)
+    monkeypatch.setattr(teams.account, "saved", 0.0)
+    monkeypatch.setattr(teams.account, "until", 0.0)
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
-    monkeypatch.setattr(teams, "_awake", 0.0)
+    monkeypatch.setattr(teams.account, "awake", 0.0)
     monkeypatch.setattr(teams, "_missed", 0.0)
     monkeypatch.setattr(teams, "_close", 0.0)
     return clock
@@ -69,7 +69,7 @@ def test_a_short_work_does_not_ask_for_the_time_of_a_core(
     monkeypatch.delattr(teams, "thread_time")
     clock.wall += 0.9 * teams._LATE
     teams.end(began)
-    assert teams._account == pytest.approx(0.45 * teams._LATE)
+    assert teams.account.saved == pytest.approx(0.45 * teams._LATE)
     clock.wall += 0.2 * teams._LATE
     with pytest.raises(NameError):
         teams.end(began)
@@ -166,7 +166,7 @@ def test_that_who_sleeps_is_late_is_no_reason_to_rest_at_first(clock: Clock) -> 
         clock.core += teams._WAKE + teams._NEAR
         teams.done(began, seconds)
 
-    teams._account = teams._CREDIT
+    teams.account.saved = teams._CREDIT
     wake()
     assert teams.worth(1e-6)  # they are there
     while teams.worth(1e-6):  # as often as they slept again

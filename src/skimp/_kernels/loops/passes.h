@@ -1,6 +1,7 @@
 /* NumPy's own inner loops over arrays that lie in one run, block by block and shared by a team,
    without the interpreter's lock. They give an element the same bits however a run is cut
    (docs/notes/eval.md), so this does. */
+#pragma once
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <fenv.h>
@@ -135,6 +136,22 @@ static void pass_choose(Passes *p, npy_intp n, int many, int registers, int outs
     p->streamed = outs;
 }
 
+/* Runs them, by so many threads, without the interpreter's lock. */
+static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int registers, int outs,
+                      int threads) {
+    pass_choose(p, n, many, registers, outs);
+    if (p->streamed && block > PASS_BLOCK) block = PASS_BLOCK;
+    if (threads < 2) {
+        pass_run(p, 0, n, block, 0);
+    } else {
+        npy_intp each = (n / threads / PASS_LINE + 1) * PASS_LINE;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++)
+            pass_run(p, t * each, (t + 1) * each < n ? (t + 1) * each : n, block, t);
+    }
+    feclearexcept(FE_ALL_EXCEPT);
+}
+
 /* Steps (ufunc, operands' numbers, of which the last is written) over n elements, `block` of them
    at a time. From `registers` to `outs` operands are registers of a block for each thread. Whether
    it is done (or would be, if that is what is asked): nothing is where types or layouts are others.
@@ -164,18 +181,8 @@ static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp 
             if (k != i && pass_crosses(&p.operands[i], &p.operands[k], n)) return 0;
     }
     if (asked) return 1;
-    pass_choose(&p, n, (int)many, registers, outs);
-    if (p.streamed && block > PASS_BLOCK) block = PASS_BLOCK;
     Py_BEGIN_ALLOW_THREADS
-    if (threads < 2) {
-        pass_run(&p, 0, n, block, 0);
-    } else {
-        npy_intp each = (n / threads / PASS_LINE + 1) * PASS_LINE;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; t++)
-            pass_run(&p, t * each, (t + 1) * each < n ? (t + 1) * each : n, block, t);
-    }
-    feclearexcept(FE_ALL_EXCEPT);
+    passes_go(&p, n, block, (int)many, registers, outs, threads);
     Py_END_ALLOW_THREADS
     return 1;
 }
