@@ -62,6 +62,20 @@ def test_runs_that_are_moved(made: Any, data: Any) -> None:
 
 
 @pytest.mark.skipif(compiled.loops() is None, reason="nothing is compiled")
+@pytest.mark.parametrize("places", [0, 1])
+def test_a_run_beyond_the_cache_is_moved_whole(places: int) -> None:
+    """Past the cache where it begins with a line of it, to its last byte and no further."""
+    n = (1 << 26) + 21
+    x = np.arange(n, dtype=np.uint32).view(np.uint8)[3 : n + 3]
+    room = np.zeros(n + 128, np.uint8)
+    first = -room.ctypes.data % 64 + places
+    assert compiled.loops().moved(x, room[first : first + n], 3)
+    np.testing.assert_array_equal(room[first : first + n], x)
+    assert not room[:first].any()
+    assert not room[first + n :].any()
+
+
+@pytest.mark.skipif(compiled.loops() is None, reason="nothing is compiled")
 def test_what_is_no_copy_of_runs_is_left_to_numpy() -> None:
     whole = np.arange(60.0).reshape(3, 4, 5)
     reading = np.zeros((4, 5))

@@ -85,7 +85,7 @@ def test_sums_of_few_results_too(
     shape: tuple[int, int, int], turned: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many threads would cut them."""
-    monkeypatch.setattr(teams, "_awake", math.inf)
+    monkeypatch.setattr(teams.account, "awake", math.inf)
     m, k, n = shape
     a, b = [np.random.default_rng(0).standard_normal(s).astype("f4") for s in ((m, k), (k, n))]
     one, other = [np.asfortranarray(x) if t else x for x, t in zip((a, b), turned, strict=True)]
@@ -104,7 +104,7 @@ def test_a_loop_calls_it_as_ctypes_does(
     shape: tuple[int, int, int], turned: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As C and as it stands, of slices, in parts, and added."""
-    monkeypatch.setattr(teams, "_awake", math.inf)
+    monkeypatch.setattr(teams.account, "awake", math.inf)
     m, k, n = shape
     rng = np.random.default_rng(0)
     a = rng.standard_normal((m, k + 3), "f4")[:, 3:]

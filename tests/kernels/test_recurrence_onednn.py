@@ -49,14 +49,14 @@ def _all(gates: int, batch: int, depth: int, hidden: int, ends: int) -> list[Arr
 def test_values_and_bits_whoever_makes_them(
     gates: int, batch: int, depth: int, hidden: int, ends: int
 ) -> None:
-    threads, until = config.threads, teams._until
+    threads, until = config.threads, teams.account.until
     made = []
     try:
         for config.threads in (1, 2, 3):
-            teams._until = 0.0
+            teams.account.until = 0.0
             made.append(_all(gates, batch, depth, hidden, ends))
     finally:
-        config.threads, teams._until = threads, until
+        config.threads, teams.account.until = threads, until
     for others in made[1:]:
         assert all(map(np.array_equal, made[0], others))
     weights = (_numbers(gates * hidden, depth) / np.float32(depth**0.5)).astype("f8")
@@ -104,14 +104,14 @@ def test_a_team_that_is_late_leaves_the_rest_to_one(monkeypatch: pytest.MonkeyPa
     weights, h = _numbers(4 * 128, 128), _numbers(16, 128, seed=1)
     ended = []
     monkeypatch.setattr(config, "threads", 2)
-    monkeypatch.setattr(teams, "_until", 0.0)
+    monkeypatch.setattr(teams.account, "until", 0.0)
     monkeypatch.setattr(teams, "end", ended.append)
     with recurrence_onednn.activation(weights, 4, 16, False) as step:
         assert step is not None
         for _ in range(4):
             step(h, _numbers(4, 16, 128))
         assert len(ended) == 1
-        monkeypatch.setattr(teams, "_until", float("inf"))
+        monkeypatch.setattr(teams.account, "until", float("inf"))
         for _ in range(9):
             step(h, _numbers(4, 16, 128))
     assert len(ended) == 2

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+from time import perf_counter
+from typing import Any
+
 import pytest
 
-from skimp._kernels import teams
+from skimp._kernels import sharing, teams, threads
+from skimp.config import config
 
 
 class Clock:
@@ -32,10 +37,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(teams, "perf_counter", lambda: clock.wall)
     monkeypatch.setattr(teams, "thread_time", lambda: clock.core)
-    monkeypatch.setattr(teams, "_account", 0.0)
-    monkeypatch.setattr(teams, "_until", 0.0)
+    monkeypatch.setattr(teams.account, "saved", 0.0)
+    monkeypatch.setattr(teams.account, "until", 0.0)
     monkeypatch.setattr(teams, "_rest", teams._SHORT)
-    monkeypatch.setattr(teams, "_awake", 0.0)
+    monkeypatch.setattr(teams.account, "awake", 0.0)
     monkeypatch.setattr(teams, "_missed", 0.0)
     monkeypatch.setattr(teams, "_close", 0.0)
     return clock
@@ -69,7 +74,7 @@ def test_a_short_work_does_not_ask_for_the_time_of_a_core(
     monkeypatch.delattr(teams, "thread_time")
     clock.wall += 0.9 * teams._LATE
     teams.end(began)
-    assert teams._account == pytest.approx(0.45 * teams._LATE)
+    assert teams.account.saved == pytest.approx(0.45 * teams._LATE)
     clock.wall += 0.2 * teams._LATE
     with pytest.raises(NameError):
         teams.end(began)
@@ -166,7 +171,7 @@ def test_that_who_sleeps_is_late_is_no_reason_to_rest_at_first(clock: Clock) -> 
         clock.core += teams._WAKE + teams._NEAR
         teams.done(began, seconds)
 
-    teams._account = teams._CREDIT
+    teams.account.saved = teams._CREDIT
     wake()
     assert teams.worth(1e-6)  # they are there
     while teams.worth(1e-6):  # as often as they slept again
@@ -188,3 +193,33 @@ def test_memory_that_is_waited_for_is_no_reason_to_rest(clock: Clock) -> None:
     clock.core += 0.005
     teams.done(began, 0.01)  # who is waited for asleep has none
     assert teams.size(4) == 1
+
+
+@pytest.mark.parametrize("call", [sharing._call, sharing.call])
+def test_python_and_c_keep_one_account(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("saved", 1e-4), ("until", 0.0), ("awake", inf)):
+        monkeypatch.setattr(teams.account, name, value)
+    monkeypatch.setattr(config, "threads", 3)
+
+    def work(*args: Any) -> Any:
+        return args
+
+    few, many = sharing.FROM - 1, sharing.FROM
+    assert call(work, few, 1e-9, "a") == ("a", 1)
+    assert (teams.account.saved, teams.account.awake) == (1e-4, inf)
+    assert call(work, many, 1e-9, "a", "b") == ("a", "b", 3)
+    assert teams.account.saved > 1e-4
+    assert perf_counter() < teams.account.awake + 1 < inf
+    saved = teams.account.saved
+    assert call(work, many, 1e-8) == (3,)  # long
+    assert teams.account.saved > saved
+    teams.account.awake = 0.0
+    assert call(work, many, 1e-12) == (1,)  # not worth that they are woken
+    monkeypatch.setattr(threads._here, "apart", True)
+    teams.account.awake = inf
+    assert call(work, many, 1e-9) == (1,)
+    monkeypatch.setattr(threads._here, "apart", False)
+    teams.account.until = inf
+    assert call(work, many, 1e-9) == (1,)
+    with pytest.raises(ZeroDivisionError):
+        call(lambda _: 1 // 0, many, 1e-9)

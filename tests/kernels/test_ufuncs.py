@@ -206,6 +206,26 @@ def test_long_arrays_are_shared_whoever_calls(made: Any) -> None:
     assert np.array_equal(sharing.made(made, x, y), out)
 
 
+@pytest.mark.parametrize("name", ["maximum", "less", "add over the first", "in two steps"])
+def test_results_beyond_the_cache_are_numpys(name: str) -> None:
+    """Written past it or not, to the last element and no further."""
+    threads, n = 3, (1 << 26) // (1 if name == "less" else 4) + 5
+    x = np.resize(np.arange(-999, 1000, dtype=np.float32), n)
+    y, number = x[::-1].copy(), np.array(0.5, np.float32)
+    if name == "in two steps":
+        want, steps = (x + y) * number, ((np.add, 0, 1, 4), (np.multiply, 4, 2, 4))
+    else:
+        ufunc = getattr(np, name.partition(" ")[0])
+        want, steps = ufunc(x, y), ((ufunc, 0, 1, 4),)
+    room = x if "over" in name else bare.empty((n + 9,), want.dtype)
+    room[n:] = 1
+    register = np.empty(2048 * threads, np.float32)
+    operands = x, y, number, register, room[:n]
+    assert compiled.loops().ran(steps, operands, n, 2048, 3, 4, threads)
+    assert np.array_equal(room[:n], want)
+    assert (room[n:] == 1).all()
+
+
 def test_small_arrays_are_joined_as_by_numpy() -> None:
     a, b = np.arange(6).reshape(2, 3), np.arange(3).reshape(1, 3)
     for arrays in ([a, b], [a, a.copy()], (a.T, b.T), [a, b.astype("f")], [a, b[0]], [a], []):

@@ -4,14 +4,16 @@ by its own loops, and loops of ours that are told how many threads run them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from math import inf, prod
+from math import prod
+from time import perf_counter
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from skimp._kernels import bare, compiled, shaping, teams
-from skimp._kernels.threads import Call, alone
+from skimp._kernels.threads import Call, alone, told
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -56,8 +58,6 @@ _NUMBERS: Final = (int, float)
 _BOOL: Final = np.dtype(np.bool_)
 TYPES: Final = frozenset((np.dtype(np.float32), np.dtype(np.float64), _BOOL))
 LINE: Final = 64  # bytes, of the cache
-_FAR: Final = 1e30  # what every type holds is nearer to 0,
-_ENDS: Final = (inf, -inf)  # or one of these
 
 
 class Shared(NamedTuple):
@@ -68,7 +68,7 @@ class Shared(NamedTuple):
     seconds: float
 
 
-def call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
+def _call(loop: Callable[..., T], elements: int, cost: float, *args: Any) -> T:
     """loop(*args, threads), of which a thread takes `cost` seconds for each of the elements."""
     if elements < FROM or config.threads < 2 or not (began := begun(elements, cost)):
         return loop(*args, 1)
@@ -88,17 +88,14 @@ def made(ufunc: Any, *arrays: Any) -> Any:
     cache: NumPy's begin 16 bytes behind one, and what goes over the ends of lines takes up to twice
     as long.
     """
-    known = NUMPYS.get(ufunc)
     like = arrays[-1] if type(arrays[0]) in _NUMBERS else arrays[0]
-    if known is None or like.dtype.char not in "fd" or not like.flags.c_contiguous:
+    if ufunc not in COSTS or like.dtype.char not in "fd" or not like.flags.c_contiguous:
         return ufunc(*arrays)
     for a in arrays:
         if type(a) is np.ndarray and a.ndim and a.shape != like.shape:
             return ufunc(*arrays)
-    dtype = _BOOL if known in _PREDICATES else like.dtype
-    out = _room(like.shape, dtype)
-    if not ran(ufunc, arrays, out):
-        ufunc(*arrays, out=out)
+    out = _begun_with_a_line(like.shape, _BOOL if ufunc in _PREDICATES else like.dtype)
+    ufunc(*arrays, out=out)
     return out
 
 
@@ -107,35 +104,14 @@ def _begun_with_a_line(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.ndarray(shape, dtype, room, -shaping.address(room) % LINE)
 
 
-_room: Final = _begun_with_a_line if compiled.loops() is None else bare.empty
-
-
 def ran(ufunc: Any, arrays: Sequence[Any], out: Array, numbers: Sequence[float] = ()) -> bool:
     """Write ufunc(*arrays, *numbers) by its loop, on a team where that is worth it; whether it is
     done."""
-    loops, shape, known = compiled.loops(), out.shape, NUMPYS.get(ufunc)
-    if loops is None or known is None or out.size < FROM:
+    straight = _STRAIGHT.get(ufunc)
+    if straight is None or out.size < FROM:
         return False
-    read: list[Any] = []
-    for a in (*arrays, *numbers) if numbers else arrays:
-        if type(a) is not np.ndarray:
-            if type(a) not in _NUMBERS or out.dtype.char not in "fd":
-                return False
-            if not (-_FAR < a < _FAR or a in _ENDS):
-                return False
-            a = bare.number(a, out.dtype)
-        elif a.ndim and a.shape != shape:
-            return False
-        read += (a,)
-    outs = len(read)
-    steps = ((known, *range(outs + 1)),)
-    cost = out.size * COSTS[known]
-    began = teams.worth(cost) if config.threads > 1 and alone() else 0.0
-    threads = team() if began else 1
-    found: bool = loops.ran(steps, (*read, out), out.size, out.size, outs, outs, threads)
-    if began and found:
-        teams.done(began, cost)
-    return found
+    done: bool = _loops.written(straight, arrays, out, numbers)
+    return done
 
 
 def listed(
@@ -169,3 +145,20 @@ def team() -> int:
     if teams.told.size != threads:  # who is made now gets signals
         teams.told.size = 0
     return threads
+
+
+def _prepared() -> Any:
+    """`call` as C, which also has teams share what ufuncs make of long arrays."""
+    if _loops is None:
+        return _call
+    for ufunc, cost in COSTS.items():
+        _loops.priced(bare.ufunc(ufunc), cost)
+    asked = teams.account, config, *told(), teams.told, teams.worth, teams.done, team
+    return _loops.calling(_call, (*asked, perf_counter), (FROM, *teams.LIMITS))
+
+
+_loops: Final = compiled.loops()
+# By what writes long arrays: its ufunc of C.
+_STRAIGHT: Final = {} if _loops is None else {u: bare.ufunc(own) for u, own in NUMPYS.items()}
+LONG: Final = BYTES if _loops is None else sys.maxsize  # bytes from which `made` makes results
+call: Final = _prepared()

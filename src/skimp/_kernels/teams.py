@@ -35,6 +35,7 @@ _WAKE: Final = 100e-6  # what has to be saved for who sleeps to be woken
 _NEAR: Final = 50e-6  # later than expected when nobody was late
 _SPIN: Final = 300e-6  # how long they are awake after work, at least
 _LONG: Final = 1.0
+LIMITS: Final = (_LATE, _NEAR, _SPIN, _MOST)  # what C has to know of works like most
 _CHOSEN: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 # How long threads wait awake: 300 us on a Zen 5, 380 on a Sapphire Rapids, 1 ms on a Zen 4. Ten
 # times as long in PyTorch, a hundred times unless it is told.
@@ -54,12 +55,21 @@ class _Began(local):
     core = 0.0
 
 
+class Account:
+    """What every work reads or writes, in slots: C does, where loops are compiled (`shares.h`)."""
+
+    __slots__ = ("awake", "saved", "until")
+
+    def __init__(self) -> None:
+        self.saved = _CREDIT  # by working together since the last rest, less what it cost
+        self.until = -_LONG  # when the last rest ends
+        self.awake = -_LONG  # until when the others are
+
+
 told: Final = _Told()
+account: Final = Account()
 _here: Final = _Began()
-_account = _CREDIT  # what working together has saved since the last rest, less what it cost
 _rest = _SHORT  # how long the last rest was
-_until = -_LONG  # when it ends
-_awake = -_LONG  # until when the others are
 _missed = 0.0  # what would have been saved since they sleep, by works close to each other
 _close = -_LONG  # until when the next of these has to come
 
@@ -115,17 +125,19 @@ def worth(seconds: float) -> float:
     slept, and none came later after another than they would have been awake, would have saved
     together what that costs.
     """
-    global _awake, _close, _missed
+    global _close, _missed
     now = perf_counter()
-    if now < _until:
+    if now < account.until:
         return 0.0
-    if now >= _awake:
+    if now >= account.awake:
         _missed = seconds / 2 + (_missed if now < _close else 0.0)
         _close = now + 2 * seconds + _SPIN  # memory that is waited for may double it
         if _missed < _WAKE:
             return 0.0
         _missed = 0.0
-        _awake = now  # there is a team from here on, also where a handler raises before `done`
+        account.awake = (
+            now  # there is a team from here on, also where a handler raises before `done`
+        )
     if seconds >= _LATE:
         _here.core = thread_time()
     return now
@@ -153,25 +165,24 @@ def _judge(now: float, took: float, worked: float) -> None:
 
 
 def _enter(now: float, saved: float) -> None:
-    global _account, _awake, _rest, _until
-    if _until == inf:
+    global _rest
+    if account.until == inf:
         return
-    _awake = now + _SPIN
-    _account = min(_account + saved, _MOST)
-    if _account < 0:
-        _account = _CREDIT
-        _rest = min(2 * _rest, _LONG) if now < _until + _LONG else _SHORT
-        _until = now + _rest
+    account.awake = now + _SPIN
+    account.saved = min(account.saved + saved, _MOST)
+    if account.saved < 0:
+        account.saved = _CREDIT
+        _rest = min(2 * _rest, _LONG) if now < account.until + _LONG else _SHORT
+        account.until = now + _rest
 
 
 def disband() -> None:
     """There are no others any more: from now on one works alone."""
-    global _until
-    _until = inf
+    account.until = inf
 
 
 def _after_fork() -> None:
-    if _awake > 0:  # a team has worked, of which only this thread is left
+    if account.awake > 0:  # a team has worked, of which only this thread is left
         disband()
 
 

@@ -111,26 +111,26 @@ class _Task:
 
 
 def _help(tasks: SimpleQueue[_Task]) -> None:
-    _here.helping = True
+    _here.helping = _here.apart = True
     while True:
         tasks.get().run()
 
 
 def _conduct(tasks: SimpleQueue[_Task]) -> None:
-    _here.conducting = True
+    _here.apart = True
     while True:
         tasks.get().run()
 
 
 class _Here(threading.local):
-    """What belongs to one thread: contexts without NumPy's warnings, whether it is a helper or the
-    conductor, and the guards that it passes.
+    """What belongs to one thread: contexts without NumPy's warnings, whether it is a helper, or
+    that or the conductor, and the guards that it passes.
     """
 
     def __init__(self) -> None:
         self.contexts: list[Context] = []
         self.helping = False
-        self.conducting = False
+        self.apart = False
         self.passed: list[Guard] = []
 
 
@@ -195,7 +195,12 @@ def share(
 
 def alone() -> bool:
     """Whether this is a thread of the program's, and shares no work with helpers now."""
-    return not (_here.helping or _here.conducting or _sharing)
+    return not (_here.apart or _sharing)
+
+
+def told() -> tuple[list[None], Any]:
+    """What `alone` reads, for C: the list is empty, and `apart` of this thread False."""
+    return _sharing, _here
 
 
 def whole(work: Callable[[], object]) -> None:
@@ -262,7 +267,7 @@ def _forget_threads() -> None:
     _pool.clear()
     _conductor.clear()
     _sharing.clear()
-    _here.helping = False
+    _here.helping = _here.apart = False
 
 
 if hasattr(os, "register_at_fork"):  # absent on Windows

@@ -286,8 +286,7 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
                 and have._base is None
             ):
                 s.version += 1
-                if x.nbytes < sharing.BYTES or not sharing.ran(_add_arrays, (x, y), x):
-                    _add_arrays(x, y, x)
+                _add_arrays(x, y, x)
                 buffer[index] = have
                 return
             del s

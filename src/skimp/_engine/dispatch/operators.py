@@ -18,7 +18,7 @@ from skimp._engine.dispatch.transforms import active
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.dtypes import INT64_END
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._kernels.sharing import BYTES, made as shared
+from skimp._kernels.sharing import LONG, made as shared
 
 Function = Callable[..., Tensor]
 _state: Any = modes.state
@@ -64,7 +64,7 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                     and (not other._skimp_turned or x.shape == y.shape)
                 ):
                     try:
-                        array = ufunc(x, y) if x.nbytes < BYTES else shared(ufunc, x, y)
+                        array = ufunc(x, y) if x.nbytes < LONG else shared(ufunc, x, y)
                         made = fresh(array, dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's
                         pass  # words, without NumPy's before them
@@ -79,7 +79,7 @@ def _forward(row: Pointwise, slow: Function) -> Function:
                 and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
-                array = ufunc(x, other) if x.nbytes < BYTES else shared(ufunc, x, other)
+                array = ufunc(x, other) if x.nbytes < LONG else shared(ufunc, x, other)
                 made = fresh(array, self._dtype)
                 if self._rg and _state.grad:
                     recording.record(made, self, other)
@@ -107,7 +107,7 @@ def _reflected(row: Pointwise, slow: Function) -> Function:
                 and not self._skimp_turned
                 and (self._dtype in numbers or (kind is int and self._dtype in whole))
             ):
-                array = ufunc(other, x) if x.nbytes < BYTES else shared(ufunc, other, x)
+                array = ufunc(other, x) if x.nbytes < LONG else shared(ufunc, other, x)
                 made = fresh(array, self._dtype)
                 if self._rg and _state.grad:
                     recording.record(made, other, self)
@@ -214,7 +214,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                 and (not other._skimp_turned or x.shape == y.shape)
             ):
                 try:
-                    array = ufunc(x, y) if x.nbytes < BYTES else shared(ufunc, x, y)
+                    array = ufunc(x, y) if x.nbytes < LONG else shared(ufunc, x, y)
                     return fresh(array, _BOOL)
                 except ValueError:  # shapes that don't fit, as in `_forward`
                     pass
@@ -222,7 +222,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             x = self._np
             fits = self._dtype in numbers or (self._dtype is _INT64 and kind is int)
             if fits and x is not None and not self._skimp_turned:
-                array = ufunc(x, other) if x.nbytes < BYTES else shared(ufunc, x, other)
+                array = ufunc(x, other) if x.nbytes < LONG else shared(ufunc, x, other)
                 return fresh(array, _BOOL)
         elif word == "eq" and isinstance(other, np.ndarray) and other.dtype in dtypes.FROM_NUMPY:
             other = fresh(np.array(other, order="C"), dtypes.FROM_NUMPY[other.dtype])

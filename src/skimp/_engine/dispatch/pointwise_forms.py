@@ -200,7 +200,7 @@ class Forms:
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
             "call": call, "empty": bare.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
-            "long": sharing.BYTES, "ordinary": ORDINARY,
+            "long": sharing.LONG, "ordinary": ORDINARY,
             "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,
             "shared": sharing.made, "small_in_place": small_in_place, "state": _state,
@@ -307,8 +307,7 @@ def small_in_place(
         x = to_write(target)
     else:
         s.version += 1  # nobody has to know of the write
-    if x.nbytes < sharing.BYTES or not sharing.ran(ufunc, (x, y), x):
-        ufunc(x, y, out=x)
+    ufunc(x, y, out=x)
     return True
 
 

@@ -42,6 +42,7 @@ from skimp._kernels.loops.pooling import pooled, pooled_back
 from skimp._kernels.loops.primitives import executed
 from skimp._kernels.loops.products import products
 from skimp._kernels.loops.recurrence import gru_back, gru_shown, lstm_back, lstm_carried
+from skimp._kernels.loops.shares import calling, priced, written
 from skimp._kernels.loops.slots import fill, prepare
 from skimp._kernels.loops.softmax import (
     log_softmaxes,
@@ -68,16 +69,16 @@ from skimp._kernels.loops.ufuncs import (
 
 __all__ = [
     "accumulated", "adagrad", "adam", "added", "added_along", "address", "addresses", "amsgrad",
-    "attended", "attended_back", "between", "bind", "brain_halved", "caller", "class_gradients",
-    "class_losses", "cleared", "columns", "concatenate", "dense", "empty", "executed",
-    "expanded", "exponential", "fill", "filled", "floats", "gathered", "gru_back", "gru_shown",
-    "halved", "held", "instances", "kept", "kept_by", "lined", "log_softmaxes",
-    "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
-    "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
-    "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
-    "normalized", "normalized_back", "normals", "normed", "normed_back", "passed", "pooled",
-    "pooled_back", "prepare", "products", "put_along", "ran", "recording", "reduction",
-    "rmsprop", "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes",
-    "softmaxes_back", "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped",
-    "totals", "ufunc", "weighed", "widened", "words",
+    "attended", "attended_back", "between", "bind", "brain_halved", "caller", "calling",
+    "class_gradients", "class_losses", "cleared", "columns", "concatenate", "dense", "empty",
+    "executed", "expanded", "exponential", "fill", "filled", "floats", "gathered", "gru_back",
+    "gru_shown", "halved", "held", "instances", "kept", "kept_by", "lined", "log_softmaxes",
+    "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses", "made_log_softmaxes",
+    "made_log_softmaxes_back", "made_normalized", "made_normals", "made_softmaxes",
+    "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply", "normalized",
+    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
+    "prepare", "priced", "products", "put_along", "ran", "recording", "reduction", "rmsprop",
+    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
+    "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc",
+    "weighed", "widened", "words", "written",
 ]  # fmt: skip

@@ -12,11 +12,13 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 #include "lines.h"
+#include "passes.h"
+#include "shares.h"
 
 #define BARE_OPERANDS 3
 #define BARE_TYPES NPY_OBJECT /* those before it are numbers */
 #define BARE_MOST 4096        /* elements: more are done without the interpreter's lock, */
-#define BARE_LONG (1 << 15)   /* and by teams from here on (`sharing.FROM`) */
+#define BARE_LONG (1 << 15)   /* and by teams from here on (`sharing.FROM`), or by NumPy */
 #define BARE_JOINED (1 << 16) /* bytes, likewise */
 #define BARE_EXACT (1 << 24)  /* whole numbers up to it are floats */
 
@@ -32,6 +34,7 @@ typedef struct {
     PyObject *ufunc;
     int nin;
     int begins; /* where `reduce` does: 0, or -1: at the first number; else -2 */
+    double cost; /* seconds for an element of one thread, where a team may share; or 0 */
     BareLoop loops[BARE_TYPES];
 } BareUfunc;
 
@@ -125,13 +128,33 @@ static npy_intp bare_runs(const BareOperand *whole, const BareOperand *part, npy
     return n;
 }
 
-/* A ufunc: the same calls of the same loop, for operands of one type that lie row by row, one of the
-   result's shape, the others too, or numbers, or, of two, of fewer dims or with dims of 1. */
-static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
-    BareUfunc *u = (BareUfunc *)self;
-    Py_ssize_t given = PyVectorcall_NARGS(nargsf);
+/* Long operands of one shape, and numbers, by a team where that is worth it; below 0 with an error. */
+static int bare_long(const BareUfunc *u, const BareLoop *loop, char **places, const npy_intp *steps,
+                     npy_intp n) {
+    Passes p;
+    double began, seconds = n * u->cost;
+    int threads = share_begin(n, seconds, &began);
+    if (threads < 0) return -1;
+    p.many = 1;
+    p.steps[0].loop = loop->run;
+    p.steps[0].data = loop->data;
+    p.steps[0].many = u->nin + 1;
+    for (int i = 0; i <= u->nin; i++) {
+        p.operands[i] = (PassOperand){places[i], steps[i], 0};
+        p.steps[0].args[i] = i;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    passes_go(&p, n, n, u->nin + 1, u->nin, u->nin, threads);
+    Py_END_ALLOW_THREADS
+    return began != 0 ? share_end(began, seconds) : 0;
+}
+
+/* The same calls of the same loop, for operands of one type that lie row by row, one of the result's
+   shape, the others too, or numbers, or, of two, of fewer dims or with dims of 1; into `out`, if it is
+   given. NULL without an error where that is not for this. */
+static PyObject *bare_tried(const BareUfunc *u, PyObject *const *args, PyObject *out) {
+    Py_ssize_t given;
     int nin = u->nin, type, i, typed = 0, whole = 0;
-    PyObject *out = NULL;
     PyArrayObject *array;
     BareOperand in[BARE_OPERANDS];
     npy_intp item, size, n, runs = 1, within[BARE_OPERANDS], between[BARE_OPERANDS];
@@ -140,45 +163,35 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     const BareLoop *loop;
     PyThreadState *lock = NULL;
 
-    if (names == NULL) {
-        if (given == nin + 1) out = args[nin];
-        else if (given != nin) goto ufunc;
-    } else {
-        if (given != nin || PyTuple_GET_SIZE(names) != 1 ||
-            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "out") != 0)
-            goto ufunc;
-        out = args[nin];
-    }
-    if (out == Py_None) out = NULL;
-
     while (!PyArray_CheckExact(args[typed]))
-        if (++typed == nin) goto ufunc;
+        if (++typed == nin) return NULL;
     array = (PyArrayObject *)args[typed];
     type = PyArray_TYPE(array);
-    if (type < 0 || type >= BARE_TYPES) goto ufunc;
+    if (type < 0 || type >= BARE_TYPES) return NULL;
     loop = &u->loops[type];
-    if (loop->run == NULL) goto ufunc;
+    if (loop->run == NULL) return NULL;
     item = PyArray_ITEMSIZE(array);
     for (i = 0; i < nin; i++) {
-        if (!bare_take(args[i], type, &in[i])) goto ufunc;
+        if (!bare_take(args[i], type, &in[i])) return NULL;
         if (in[i].size > in[whole].size ||
             (in[i].size == in[whole].size && in[i].ndim > in[whole].ndim))
             whole = i;
     }
     size = in[whole].size;
-    if (size == 0 || size >= BARE_LONG) goto ufunc;
-    if (size == 1 && PyTypeNum_ISCOMPLEX(type)) goto ufunc; /* bits depend on steps */
+    if (size == 0 || (size >= BARE_LONG && (u->cost == 0 || !pass_item(type)))) return NULL;
+    if (size == 1 && PyTypeNum_ISCOMPLEX(type)) return NULL; /* bits depend on steps */
     for (i = 0; i < nin; i++) {
         within[i] = 1;
         between[i] = -1; /* as far as a run goes */
         if (i == whole || bare_is_alike(&in[i], &in[whole])) continue;
-        if (in[i].ndim > in[whole].ndim || (nin == 3 && in[i].size != 1)) goto ufunc;
+        if (in[i].ndim > in[whole].ndim || (nin == 3 && in[i].size != 1)) return NULL;
         if (in[i].size == 1) {
             within[i] = between[i] = 0;
             continue;
         }
         given = bare_runs(&in[whole], &in[i], &within[i], &between[i]);
-        if (given == 0 || (runs != 1 && given != runs)) goto ufunc;
+        if (given == 0 || (runs != 1 && given != runs) || (given > 1 && size >= BARE_LONG))
+            return NULL;
         runs = given;
     }
 
@@ -192,14 +205,14 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
         if (!bare_is_dense(out) || PyArray_TYPE(array) != loop->made ||
             !PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) != in[whole].ndim ||
             !bare_is_one_shape(PyArray_DIMS(array), in[whole].shape, in[whole].ndim))
-            goto ufunc;
+            return NULL;
         for (i = 0; i < nin; i++) /* each element is read before it is written over; of what only
                                      touches loops have other bits, as if it overlapped */
             if ((PyArray_BYTES(array) != in[i].data || in[i].size != size ||
                  PyArray_ITEMSIZE(array) != item) &&
                 PyArray_BYTES(array) + PyArray_NBYTES(array) >= in[i].data &&
                 in[i].data + in[i].size * item >= PyArray_BYTES(array))
-                goto ufunc;
+                return NULL;
         Py_INCREF(out);
     }
 
@@ -211,6 +224,10 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     }
     places[nin] = PyArray_BYTES(array);
     steps[nin] = PyArray_ITEMSIZE(array);
+    if (size >= BARE_LONG) {
+        if (bare_long(u, loop, places, steps, size) < 0) Py_CLEAR(out);
+        return out;
+    }
     if (size > BARE_MOST) lock = PyEval_SaveThread();
     if (runs == 1) {
         loop->run(places, &n, steps, loop->data);
@@ -230,6 +247,26 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
         return NULL;
     }
     return out;
+}
+
+/* A ufunc, which is asked itself where its loop is not. */
+static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
+    BareUfunc *u = (BareUfunc *)self;
+    Py_ssize_t given = PyVectorcall_NARGS(nargsf);
+    int nin = u->nin;
+    PyObject *out = NULL, *made;
+
+    if (names == NULL) {
+        if (given == nin + 1) out = args[nin];
+        else if (given != nin) goto ufunc;
+    } else {
+        if (given != nin || PyTuple_GET_SIZE(names) != 1 ||
+            PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "out") != 0)
+            goto ufunc;
+        out = args[nin];
+    }
+    made = bare_tried(u, args, out == Py_None ? NULL : out);
+    if (made != NULL || PyErr_Occurred()) return made;
 
 ufunc:
     return PyObject_Vectorcall(u->ufunc, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
@@ -453,6 +490,7 @@ static PyObject *bare_made(PyObject *ufunc, PyObject *instead, vectorcallfunc ca
     if (u == NULL) return NULL;
     u->call = call;
     u->nin = from->nin;
+    u->cost = 0;
     u->begins = bare_begins(ufunc);
     Py_INCREF(instead);
     u->ufunc = instead;
@@ -464,4 +502,27 @@ static PyObject *bare_ufunc(PyObject *ufunc) { return bare_made(ufunc, ufunc, ba
 
 static PyObject *bare_reduce(PyObject *ufunc, PyObject *reduce) {
     return bare_made(ufunc, reduce, bare_reduce_call);
+}
+
+/* Teams share what is long; nothing where it is no ufunc of this kind. */
+static int bare_shared(PyObject *ufunc, double cost) {
+    if (Py_IS_TYPE(ufunc, &bare_type)) ((BareUfunc *)ufunc)->cost = cost;
+    return 0;
+}
+
+/* Whether it has written ufunc(*arrays, *numbers), of tuples, into `out`; -1 with an error. */
+static int bare_done(PyObject *ufunc, PyObject *arrays, PyObject *out, PyObject *numbers) {
+    PyObject *args[BARE_OPERANDS], *made;
+    Py_ssize_t i, many, beside;
+    if (!Py_IS_TYPE(ufunc, &bare_type) || !PyTuple_CheckExact(numbers) ||
+        !(PyTuple_CheckExact(arrays) || PyList_CheckExact(arrays)))
+        return 0;
+    many = PySequence_Fast_GET_SIZE(arrays);
+    beside = PyTuple_GET_SIZE(numbers);
+    if (many + beside != ((BareUfunc *)ufunc)->nin) return 0;
+    for (i = 0; i < many; i++) args[i] = PySequence_Fast_GET_ITEM(arrays, i);
+    for (i = 0; i < beside; i++) args[many + i] = PyTuple_GET_ITEM(numbers, i);
+    made = bare_tried((BareUfunc *)ufunc, args, out);
+    Py_XDECREF(made);
+    return made ? 1 : PyErr_Occurred() ? -1 : 0;
 }

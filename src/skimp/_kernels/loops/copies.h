@@ -4,6 +4,7 @@
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <string.h>
 #include <numpy/arrayobject.h>
+#include "streams.h"
 
 enum { COPY_DIMS = 16, COPY_PART = 1 << 14, COPY_FREE = 1 << 16 };
 
@@ -15,6 +16,7 @@ typedef struct {
     npy_intp units; /* parts of all runs */
     const char *source;
     char *out;
+    int streamed; /* past the cache, where all is one run */
 } Copies;
 
 /* Parts from one on up to another; the places of runs are counted as a clock does. */
@@ -31,7 +33,8 @@ static void copies_run(const Copies *c, npy_intp first, npy_intp last) {
     for (npy_intp u = first; u < last; u++) {
         npy_intp start = part * COPY_PART;
         npy_intp n = c->run - start < COPY_PART ? c->run - start : COPY_PART;
-        memcpy(out + start, source + start, (size_t)n);
+        if (c->streamed) stream_copy(out + start, source + start, n);
+        else memcpy(out + start, source + start, (size_t)n);
         if (++part < c->parts) continue;
         part = 0;
         for (int d = c->many - 1; d >= 0; d--) {
@@ -94,6 +97,7 @@ static int copies_plan(Copies *c, PyObject *source, PyObject *out) {
     c->units = size * item / c->run * c->parts;
     c->source = PyArray_BYTES(a);
     c->out = PyArray_BYTES(b);
+    c->streamed = !c->many && stream_pays(c->out, c->run);
     npy_intp read = copies_reach(c->many, c->sizes, c->from, c->run);
     npy_intp written = copies_reach(c->many, c->sizes, c->to, c->run);
     return read && written && (c->source + read <= c->out || c->out + written <= c->source);

@@ -1,13 +1,21 @@
 /* NumPy's own inner loops over arrays that lie in one run, block by block and shared by a team,
    without the interpreter's lock. They give an element the same bits however a run is cut
    (docs/notes/eval.md), so this does. */
+#pragma once
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <fenv.h>
 #include <numpy/arrayobject.h>
 #include <numpy/ufuncobject.h>
+#include "streams.h"
 
-enum { PASS_ARGS = 4, PASS_STEPS = 64, PASS_OPERANDS = 96, PASS_LINE = 64 };
+enum {
+    PASS_ARGS = 4,
+    PASS_STEPS = 64,
+    PASS_OPERANDS = 96,
+    PASS_LINE = 64,
+    PASS_BLOCK = 1 << 11 /* elements that are written past the cache together */
+};
 
 typedef struct {
     char *start;
@@ -26,6 +34,8 @@ typedef struct {
     PassOperand operands[PASS_OPERANDS];
     PassStep steps[PASS_STEPS];
     int many;
+    int streamed; /* the operand that is written past the cache; 0: none */
+    int read[PASS_OPERANDS], reads; /* those that lie in memory beside it */
 } Passes;
 
 /* The bytes of an element whose loops ask nothing of Python; 0 of other types. */
@@ -79,8 +89,23 @@ static int pass_crosses(const PassOperand *out, const PassOperand *in, npy_intp 
     return in->start < out->start + out->step * n && out->start < in->start + length;
 }
 
+/* A block that was made goes to its place, while what the next one reads comes. */
+static void pass_stream(const Passes *p, const char *made, npy_intp first, npy_intp n) {
+    const npy_intp item = p->operands[p->streamed].step, bytes = n * item;
+    char *to = p->operands[p->streamed].start + first * item;
+    npy_intp at = 0;
+    for (; at + STREAM_LINE <= bytes; at += STREAM_LINE) {
+        for (int k = 0; k < p->reads; k++) {
+            const PassOperand *o = &p->operands[p->read[k]];
+            stream_ask(o->start + (first + n + at / item) * o->step);
+        }
+        stream_line(to + at, made + at);
+    }
+    memcpy(to + at, made + at, bytes - at);
+}
+
 static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp block, int thread) {
-    char *at[PASS_ARGS];
+    char *at[PASS_ARGS], made[PASS_BLOCK * 8] __attribute__((aligned(STREAM_LINE)));
     npy_intp steps[PASS_ARGS];
     for (; first < last; first += block) {
         npy_intp n = last - first < block ? last - first : block;
@@ -89,11 +114,42 @@ static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp bl
             for (int i = 0; i < s->many; i++) {
                 const PassOperand *o = &p->operands[s->args[i]];
                 at[i] = o->start + (o->apart ? o->apart * thread : o->step * first);
+                if (p->streamed && s->args[i] == p->streamed) at[i] = made;
                 steps[i] = o->step;
             }
             s->loop(at, &n, steps, s->data);
         }
+        if (p->streamed) pass_stream(p, made, first, n);
     }
+    if (p->streamed) stream_end();
+}
+
+/* Whether a lone result is written past the cache: not over what is read, which is there anyway. */
+static void pass_choose(Passes *p, npy_intp n, int many, int registers, int outs) {
+    const PassOperand *out = &p->operands[outs];
+    p->streamed = p->reads = 0;
+    if (!outs || many != outs + 1 || !stream_pays(out->start, out->step * n)) return;
+    for (int i = 0; i < registers; i++) {
+        if (p->operands[i].start == out->start) return;
+        if (p->operands[i].step) p->read[p->reads++] = i;
+    }
+    p->streamed = outs;
+}
+
+/* Runs them, by so many threads, without the interpreter's lock. */
+static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int registers, int outs,
+                      int threads) {
+    pass_choose(p, n, many, registers, outs);
+    if (p->streamed && block > PASS_BLOCK) block = PASS_BLOCK;
+    if (threads < 2) {
+        pass_run(p, 0, n, block, 0);
+    } else {
+        npy_intp each = (n / threads / PASS_LINE + 1) * PASS_LINE;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++)
+            pass_run(p, t * each, (t + 1) * each < n ? (t + 1) * each : n, block, t);
+    }
+    feclearexcept(FE_ALL_EXCEPT);
 }
 
 /* Steps (ufunc, operands' numbers, of which the last is written) over n elements, `block` of them
@@ -126,15 +182,7 @@ static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp 
     }
     if (asked) return 1;
     Py_BEGIN_ALLOW_THREADS
-    if (threads < 2) {
-        pass_run(&p, 0, n, block, 0);
-    } else {
-        npy_intp each = (n / threads / PASS_LINE + 1) * PASS_LINE;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int t = 0; t < threads; t++)
-            pass_run(&p, t * each, (t + 1) * each < n ? (t + 1) * each : n, block, t);
-    }
-    feclearexcept(FE_ALL_EXCEPT);
+    passes_go(&p, n, block, (int)many, registers, outs, threads);
     Py_END_ALLOW_THREADS
     return 1;
 }
