@@ -18,9 +18,18 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.eval.expr import Array, Expr, Shape
+from skimp._engine.eval.passes import pass_sums
 from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import BRIEF
-from skimp._engine.eval.reducers import Reducer, State, adds, in_double, merge_sums
+from skimp._engine.eval.reducers import (
+    LOOPED,
+    Reducer,
+    State,
+    adds,
+    adds_rows,
+    in_double,
+    merge_sums,
+)
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
 from skimp._kernels import bare
 from skimp._kernels.threads import quietly, share
@@ -139,7 +148,9 @@ def reduce(
     if _is_simple(source, cut, how, dtype):
         quietly(_reduce_one, source, cut, how, out, dtype)
     else:
-        _Reduction(source, cut, how, out, dtype).run()
+        work = _Reduction(source, cut, how, out, dtype)
+        if not quietly(work.by_passes):
+            work.run()
 
 
 def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -292,6 +303,19 @@ class _Reduction:
         self.tasks = -(-cut.groups // self.a) * self.spans * self.pieces
         self.states: list[State] = [()] * (0 if cut.direct else self.tasks)
 
+    def by_passes(self) -> bool:
+        """Add up what loops of C make, block by block; whether it is done."""
+        how, cut, prepared = self.how, self.cut, self.prepared
+        if prepared is None or self.acc != self.source.dtype or cut.groups > _HELD:
+            return False
+        if not adds_rows(how, self.acc, cut.columns) or (cut.r % LOOPED and cut.r < cut.rows):
+            return False
+        sums = pass_sums(prepared, cut.groups, cut.r, square=not how.bare)
+        if sums is None:
+            return False
+        self._write((sums.reshape(cut.groups, -1, 1),))
+        return True
+
     def run(self) -> None:
         numbers = iter(range(self.tasks))  # shared by the threads: next() is atomic
 
@@ -360,13 +384,21 @@ class _Reduction:
         return reader.rows(first, cut.columns, start, stop, width)[None]
 
     def _join(self) -> None:
-        """Merge the tasks' states, rows first, then the reduced dims before them."""
+        """Merge the tasks' states."""
+        self._write(self._gathered())
+
+    def _write(self, state: State) -> None:
+        """The results of states of (groups, spans, columns): rows are merged first, then the
+        reduced dims before them."""
         cut = self.cut
-        starts = range(0, cut.rows, cut.r * cut.span)
-        counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
-        state = _tree(self.how, self._gathered(), counts, 1)  # of (groups, spans, columns)
-        value = _joined(self.how, state, cut)
-        self.out[...] = value.reshape(self.out.shape)
+        if self.how.merge is merge_sums:
+            (part,) = state
+            state = (_added(in_double(part) if part.shape[1] > 1 else part, 1),)
+        else:
+            starts = range(0, cut.rows, cut.r * cut.span)
+            counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
+            state = _tree(self.how, state, counts, 1)
+        self.out[...] = _joined(self.how, state, cut).reshape(self.out.shape)
 
     def _gathered(self) -> State:
         cut = self.cut

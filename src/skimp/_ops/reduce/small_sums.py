@@ -100,15 +100,19 @@ def total(x: Array) -> Any:
 def squared(x: Array) -> Any:
     """The sum of all squares, likewise."""
     n, flat = x.size, x.reshape(-1)
-    if 0 < n <= UNIT and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+    if n and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
         if n < FROM:
             return loops.squares(flat, None, 0, 0)
+        if n > UNIT:
+            return x.dtype.type(_in_pairs(R.unit_sums(loops, flat, UNIT, True).tolist()))
         return R.looped_sums(loops, flat, 0, 0, True)
     return total(bare.square(x))
 
 
 def in_units(flat: Array) -> float:
     """The sum of more than one unit, before it is rounded."""
+    if flat.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        return _in_pairs(R.unit_sums(loops, flat, UNIT).tolist())
     units = len(flat) // UNIT
     whole = units * UNIT
     sums = R.row_sums(flat[:whole].reshape(units, UNIT)).tolist()
