@@ -131,9 +131,21 @@ def test_what_is_added_up_is_written_nowhere(
     if compiled.loops() is None:
         pytest.skip("nothing is compiled")
     value = np.random.default_rng(0).standard_normal(shape).astype(F4)
-    expr = Expr(Kernel("multiply", np.multiply), (Leaf(None, value),) * 2, shape, F4)
-    for how in (reducers.SUM, reducers.MEAN, reducers.NORM):
-        want = result(value * value, (len(shape) - 1,), how, F4)
+    apart = np.square(value - np.float32(0.5))
+
+    def square(x: Any, y: Any, *, out: Any) -> None:
+        np.square(np.subtract(x, y, out=out), out=out)
+
+    steps = (np.subtract, 0, 1), (np.square, -1)
+    made = [
+        (value * value, MULTIPLY, Leaf(None, value)),
+        (apart, Kernel("squares", square, steps=steps), F4.type(0.5)),
+    ]
+    for (written, kernel, other), how in itertools.product(
+        made, (reducers.SUM, reducers.MEAN, reducers.NORM)
+    ):
+        expr = Expr(kernel, (Leaf(None, value), other), shape, F4)
+        want = result(written, (len(shape) - 1,), how, F4)
         with monkeypatch.context() as patch:
             patch.setattr(reductions, "Reader", None)
             assert result(expr, (len(shape) - 1,), how, F4).tobytes() == want.tobytes()

@@ -29,9 +29,10 @@ from skimp._engine.eval.reducers import (
     adds_rows,
     in_double,
     merge_sums,
+    unit_sums,
 )
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
@@ -231,6 +232,9 @@ def _one_of(states: list[State]) -> State:
 
 def _at_once(how: Reducer, block: Array, cut: Geometry) -> State:
     """The state of one group, whose units are the rows of one block."""
+    if adds_rows(how, block.dtype, 1) and not cut.r % LOOPED:
+        sums = unit_sums(compiled.loops(), block.reshape(-1), cut.r, square=not how.bare)
+        return (_added(in_double(sums.reshape(-1, 1)), 0),)
     whole = cut.rows // cut.r * cut.r
     units = block[:, :whole].reshape(-1, cut.r, 1)
     parts = _by_unit(how, units, cut)

@@ -100,11 +100,9 @@ def total(x: Array) -> Any:
 def squared(x: Array) -> Any:
     """The sum of all squares, likewise."""
     n, flat = x.size, x.reshape(-1)
-    if n and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
+    if 0 < n <= UNIT and x.dtype.char == "f" and (loops := compiled.loops()) is not None:
         if n < FROM:
             return loops.squares(flat, None, 0, 0)
-        if n > UNIT:
-            return x.dtype.type(_in_pairs(R.unit_sums(loops, flat, UNIT, True).tolist()))
         return R.looped_sums(loops, flat, 0, 0, True)
     return total(bare.square(x))
 
@@ -119,6 +117,13 @@ def in_units(flat: Array) -> float:
     if whole < len(flat):
         sums.append(float(total(flat[whole:])))
     return _in_pairs(sums)
+
+
+def squared_in_units(flat: Array) -> float | None:
+    """The same of squares, where loops add them up."""
+    if flat.dtype.char != "f" or (loops := compiled.loops()) is None:
+        return None
+    return _in_pairs(R.unit_sums(loops, flat, UNIT, True).tolist())
 
 
 def _in_pairs(sums: list[float]) -> float:
