@@ -150,7 +150,7 @@ def reduce(
         quietly(_reduce_one, source, cut, how, out, dtype)
     else:
         work = _Reduction(source, cut, how, out, dtype)
-        if not quietly(work.by_passes):
+        if work.prepared is None or not quietly(work.by_passes):
             work.run()
 
 
