@@ -460,6 +460,39 @@ def test_sums_of_rows_are_those_of_doubles(made: Any, n: int) -> None:
     assert_array_equal(sums.view(np.int64), other.view(np.int64))
 
 
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "n", "unit"),
+    [(3, 5, 0), (700, 9, 0), (3, 2048, 0), (2, 5001, 4096), (1, 12_289, 2048), (1, 4096, 4096)],
+)
+def test_sums_of_what_passes_make_are_those_of_arrays(
+    made: Any, rows: int, n: int, unit: int, square: bool
+) -> None:
+    x, y = np.random.default_rng(3).standard_normal((2, rows, n)).astype("f")
+    value = x * y - np.float32(0.5)
+    units = [value[:, at : at + unit or None] for at in range(0, n, unit or n)]
+    terms = [np.square(part, dtype=float) if square else part for part in units]
+    wanted = np.stack([part.sum(1, dtype=float) for part in terms], 1).reshape(-1)
+    half = np.array(0.5, "f")
+    steps = ((np.multiply, 0, 1, 3), (np.subtract, 3, 2, 4))
+    for threads in 1, 3:
+        alone = made.shared_totals(value, 1, 0, unit, square, None, threads)
+        rooms = [np.empty(2048 * threads, "f") for _ in range(2)]
+        operands = x.reshape(-1), y.reshape(-1), half, *rooms
+        found = made.passed_totals(steps, operands, 3, 4, rows, n, unit, square, threads)
+        assert_array_equal(found, alone)
+        assert_array_equal(alone, loops.shared_totals(value, 1, 0, unit, square, None, 1))
+        assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_sums_of_what_is_no_float32_are_left_to_numpy() -> None:
+    found = compiled.loops()
+    if found is None:
+        pytest.skip("nothing is compiled")
+    x, room = np.ones(99), np.empty(2048)
+    assert found.passed_totals(((np.negative, 0, 1),), (x, room), 1, 1, 1, 99, 0, False, 1) is None
+
+
 @pytest.mark.parametrize("shape", [(3, 2, 5, 7), (1, 2, 35, 31)])
 @pytest.mark.parametrize(("hold", "far"), [(None, 0.5), (None, 3e4), ("relu", 0.5), ("relu6", 30)])
 def test_batch_norm_is_pytorchs(

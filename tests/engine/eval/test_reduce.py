@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from skimp._engine.eval import reduce as reductions, reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp._engine.eval.reduce import map_rows, reduce
+from skimp._kernels import compiled
 from skimp.config import config
 from tests.support.peaks import peak_of
 
@@ -121,6 +122,33 @@ def test_units_of_real_size(shape: tuple[int, ...]) -> None:
                 assert result(expr, axes, how, dtype).tobytes() == got.tobytes()
             want = oracle(torch.from_numpy(value).double(), axes).numpy()
             np.testing.assert_allclose(got, want, 1e-6, 1e-6, err_msg=how.name)
+
+
+@pytest.mark.parametrize("shape", [(700_000,), (3, 300_000), (60_000, 12)])
+def test_what_is_added_up_is_written_nowhere(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled.loops() is None:
+        pytest.skip("nothing is compiled")
+    value = np.random.default_rng(0).standard_normal(shape).astype(F4)
+    apart = np.square(value - np.float32(0.5))
+
+    def square(x: Any, y: Any, *, out: Any) -> None:
+        np.square(np.subtract(x, y, out=out), out=out)
+
+    steps = (np.subtract, 0, 1), (np.square, -1)
+    made = [
+        (value * value, MULTIPLY, Leaf(None, value)),
+        (apart, Kernel("squares", square, steps=steps), F4.type(0.5)),
+    ]
+    for (written, kernel, other), how in itertools.product(
+        made, (reducers.SUM, reducers.MEAN, reducers.NORM)
+    ):
+        expr = Expr(kernel, (Leaf(None, value), other), shape, F4)
+        want = result(written, (len(shape) - 1,), how, F4)
+        with monkeypatch.context() as patch:
+            patch.setattr(reductions, "Reader", None)
+            assert result(expr, (len(shape) - 1,), how, F4).tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("length", [2, 31, 256, 257, 512, 1000, 4096, 1 << 14, 20_003, 100_000])

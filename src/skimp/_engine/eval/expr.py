@@ -61,6 +61,8 @@ class Kernel:
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     `brief`: it takes no longer than memory does.
     `ufunc`: `fn` is one call of it, of the arrays, `numbers` and out; None where it is more.
+    `steps`: what `fn` does as ufuncs one after the other, each (ufunc, numbers of arguments), of
+    which -1 is out, that is none of the arguments; none where it is `ufunc` or more than that.
     `listed`: what `fn` does as calls of functions of C, where it can be said so (else none), also
     where out is an input.
     `beside`: of its arguments all but the first may be numbers beside rows, read where they are.
@@ -73,7 +75,7 @@ class Kernel:
 
     __slots__ = (
         "aliases", "beside", "brief", "dense", "fn", "gate", "joined", "listed", "loose", "name",
-        "numbers", "strided", "ufunc",
+        "numbers", "steps", "strided", "ufunc",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,7 @@ class Kernel:
         beside: bool = False,
         joined: Callable[[Kernel, int], Kernel | None] | None = None,
         gate: Callable[..., None] | None = None,
+        steps: tuple[tuple[Any, ...], ...] = (),
     ) -> None:
         self.name: Final = name
         self.fn: Final = bare.ufunc(fn) if isinstance(fn, np.ufunc) else fn
@@ -104,6 +107,7 @@ class Kernel:
         self.beside: Final = beside
         self.joined: Final = joined
         self.gate: Final = gate
+        self.steps: Final = steps
 
     def calls(self, args: tuple[Any, ...], out: Array) -> list[Call]:
         """What `fn` does, as calls of functions of C; none where it is more."""

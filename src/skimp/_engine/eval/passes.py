@@ -5,6 +5,7 @@ a team shares them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,9 +32,7 @@ def run_passes(
     threads = sharing.team() if began else 1
     block = _BLOCK if plan.scratch else n
     rooms = [take(block * threads, dtype) for dtype in plan.scratch]
-    operands = (*prepared.leaves, *prepared.constants, *passes.beside, *rooms, *outs)
-    for number, register in passes.filled:
-        operands[register][...] = operands[number]
+    operands = _operands(prepared, passes, (*rooms, *outs))
     asked = passes.steps, operands, n, block, passes.registers, passes.outs
     taken: bool = loops.ran(*asked, threads, True)
     if taken:
@@ -43,3 +42,34 @@ def run_passes(
     for room in rooms:
         give(room)
     return taken
+
+
+def _operands(prepared: Prepared, passes: Passes, rooms: tuple[Array, ...]) -> tuple[Array, ...]:
+    operands = (*prepared.leaves, *prepared.constants, *passes.beside, *rooms)
+    for number, register in passes.filled:
+        operands[register][...] = operands[number]
+    return operands
+
+
+def pass_sums(prepared: Prepared, rows: int, unit: int, square: bool) -> Array | None:
+    """The sums of so many rows of a plan's one result, which is written nowhere, or of its squares:
+    of each `unit` elements, with the bits of `reducers.looped_sums`. None where the plan is none of
+    passes in float32.
+    """
+    plan, loops = prepared.plan, compiled.loops()
+    passes = plan.passes
+    if loops is None or passes is None or plan.outs[0].char != "f":
+        return None
+    n = math.prod(plan.shape)
+    cost = passes.cost + sharing.BRIEF
+    began = sharing.begun(n, cost)
+    threads = sharing.team() if began else 1
+    rooms = tuple([take(_BLOCK * threads, dtype) for dtype in (*plan.scratch, *plan.outs)])
+    operands = _operands(prepared, passes, rooms)
+    given = passes.registers, passes.outs, rows, n // rows, unit, square, threads
+    found: Array | None = loops.passed_totals(passes.steps, operands, *given)
+    if began and found is not None:
+        teams.done(began, n * cost)
+    for room in rooms:
+        give(room)
+    return found

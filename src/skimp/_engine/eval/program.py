@@ -167,13 +167,15 @@ def _passes_of(plan: Plan) -> Passes | None:
     later = sum([len(step.kernel.numbers) for step in plan.steps])  # which stand before `first`
     place = [*range(first), *range(first + later, first + later + len(made))]
     for step in plan.steps:
-        ufunc = sharing.NUMPYS.get(step.kernel.ufunc)
-        if ufunc is None:
-            return None
         own = range(first + len(beside), first + len(beside) + len(step.kernel.numbers))
         beside += [bare.number(a, made[step.out - first]) for a in step.kernel.numbers]
-        steps.append((ufunc, *[place[a] for a in step.args], *own, place[step.out]))
-        cost += sharing.COSTS[ufunc]
+        args = *[place[a] for a in step.args], *own, place[step.out]
+        for asked, *numbers in step.kernel.steps or ((step.kernel.ufunc, *range(len(args) - 1)),):
+            ufunc = sharing.NUMPYS.get(asked)
+            if ufunc is None:
+                return None
+            steps.append((ufunc, *[args[a] for a in numbers], args[-1]))
+            cost += sharing.COSTS[ufunc]
     filled = tuple([(step.args[0], place[step.out]) for step in plan.once])
     return Passes(
         tuple(steps), tuple(beside), filled, cost, first + later, plan.registers.stop + later

@@ -18,11 +18,21 @@ import ml_dtypes
 import numpy as np
 
 from skimp._engine.eval.expr import Array, Expr, Shape
+from skimp._engine.eval.passes import pass_sums
 from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import BRIEF
-from skimp._engine.eval.reducers import Reducer, State, adds, in_double, merge_sums
+from skimp._engine.eval.reducers import (
+    LOOPED,
+    Reducer,
+    State,
+    adds,
+    adds_rows,
+    in_double,
+    merge_sums,
+    unit_sums,
+)
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, spare_reader, threads_for
-from skimp._kernels import bare
+from skimp._kernels import bare, compiled
 from skimp._kernels.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
@@ -139,7 +149,9 @@ def reduce(
     if _is_simple(source, cut, how, dtype):
         quietly(_reduce_one, source, cut, how, out, dtype)
     else:
-        _Reduction(source, cut, how, out, dtype).run()
+        work = _Reduction(source, cut, how, out, dtype)
+        if work.prepared is None or not quietly(work.by_passes):
+            work.run()
 
 
 def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -220,6 +232,9 @@ def _one_of(states: list[State]) -> State:
 
 def _at_once(how: Reducer, block: Array, cut: Geometry) -> State:
     """The state of one group, whose units are the rows of one block."""
+    if adds_rows(how, block.dtype, 1) and not cut.r % LOOPED:
+        sums = unit_sums(compiled.loops(), block.reshape(-1), cut.r, square=not how.bare)
+        return (_added(in_double(sums.reshape(-1, 1)), 0),)
     whole = cut.rows // cut.r * cut.r
     units = block[:, :whole].reshape(-1, cut.r, 1)
     parts = _by_unit(how, units, cut)
@@ -292,6 +307,19 @@ class _Reduction:
         self.tasks = -(-cut.groups // self.a) * self.spans * self.pieces
         self.states: list[State] = [()] * (0 if cut.direct else self.tasks)
 
+    def by_passes(self) -> bool:
+        """Add up what loops of C make, block by block; whether it is done."""
+        how, cut, prepared = self.how, self.cut, self.prepared
+        if prepared is None or self.acc != self.source.dtype or cut.groups > _HELD:
+            return False
+        if not adds_rows(how, self.acc, cut.columns) or (cut.r % LOOPED and cut.r < cut.rows):
+            return False
+        sums = pass_sums(prepared, cut.groups, cut.r, square=not how.bare)
+        if sums is None:
+            return False
+        self._write((sums.reshape(cut.groups, -1, 1),))
+        return True
+
     def run(self) -> None:
         numbers = iter(range(self.tasks))  # shared by the threads: next() is atomic
 
@@ -360,13 +388,21 @@ class _Reduction:
         return reader.rows(first, cut.columns, start, stop, width)[None]
 
     def _join(self) -> None:
-        """Merge the tasks' states, rows first, then the reduced dims before them."""
+        """Merge the tasks' states."""
+        self._write(self._gathered())
+
+    def _write(self, state: State) -> None:
+        """The results of states of (groups, spans, columns): rows are merged first, then the
+        reduced dims before them."""
         cut = self.cut
-        starts = range(0, cut.rows, cut.r * cut.span)
-        counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
-        state = _tree(self.how, self._gathered(), counts, 1)  # of (groups, spans, columns)
-        value = _joined(self.how, state, cut)
-        self.out[...] = value.reshape(self.out.shape)
+        if self.how.merge is merge_sums:
+            (part,) = state
+            state = (_added(in_double(part) if part.shape[1] > 1 else part, 1),)
+        else:
+            starts = range(0, cut.rows, cut.r * cut.span)
+            counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
+            state = _tree(self.how, state, counts, 1)
+        self.out[...] = _joined(self.how, state, cut).reshape(self.out.shape)
 
     def _gathered(self) -> State:
         cut = self.cut

@@ -50,9 +50,14 @@ def adds(how: Reducer, dtype: np.dtype[Any], columns: int) -> bool:
     return kind and dtype.char == "f" and compiled.loops() is not None
 
 
+def adds_rows(how: Reducer, dtype: np.dtype[Any], columns: int) -> bool:
+    """Whether what it gives of rows is these loops' sums, of values or of squares, alone."""
+    return how.sums and how.merge is merge_sums and columns == 1 and dtype.char == "f"
+
+
 SHORT: Final = 256  # elements of a row up to which 16 sums that run on lose no more than pairs do
 _PIECE: Final = 512  # elements of a row that one loop adds up
-_LOOPED: Final = 2048  # the same of a compiled loop
+LOOPED: Final = 2048  # the same of a compiled loop
 _LONG: Final = 1 << 14  # elements of a row from which what pieces leave over may be added apart
 _ALONE: Final = 9000  # elements of a matrix up to which OpenBLAS multiplies a vector on one thread
 _ROWS: Final = 8  # of a group at least
@@ -134,12 +139,15 @@ def looped_sums(
     if x.size < sharing.FROM:
         found = loops.squares(x, middles, kept, ones) if square else loops.totals(x, kept, ones)
         return found
-    found = np.empty((*x.shape[:kept], *(1,) * ones), x.dtype)
-    n = x.size // found.size
-    flat = found.reshape(-1)
-    room = flat if n <= _LOOPED else np.empty(found.size * -(-n // _LOOPED), x.dtype)
-    given = x.reshape(-1), n, square, middles, room, flat
-    sharing.call(loops.shared_totals, x.size, sharing.BRIEF, *given)
+    given = x, kept, ones, 0, square, middles
+    found = sharing.call(loops.shared_totals, x.size, sharing.BRIEF, *given)
+    return found
+
+
+def unit_sums(loops: Any, row: Array, unit: int, square: bool = False) -> Array:
+    """The sums of each `unit` elements of a row of float32, likewise, in one call."""
+    given = row, 0, 0, unit, square, None
+    found: Array = sharing.call(loops.shared_totals, row.size, sharing.BRIEF, *given)
     return found
 
 

@@ -54,7 +54,7 @@ from skimp._kernels.loops.softmax import (
     softmaxes,
     softmaxes_back,
 )
-from skimp._kernels.loops.sums import columns, shared_totals, squares, totals
+from skimp._kernels.loops.sums import columns, passed_totals, shared_totals, squares, totals
 from skimp._kernels.loops.ufuncs import (
     concatenate,
     empty,
@@ -73,12 +73,12 @@ __all__ = [
     "class_gradients", "class_losses", "cleared", "columns", "concatenate", "dense", "empty",
     "executed", "expanded", "exponential", "fill", "filled", "floats", "gathered", "gru_back",
     "gru_shown", "halved", "held", "instances", "kept", "kept_by", "lined", "log_softmaxes",
-    "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses", "made_log_softmaxes",
-    "made_log_softmaxes_back", "made_normalized", "made_normals", "made_softmaxes",
-    "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply", "normalized",
-    "normalized_back", "normals", "normed", "normed_back", "passed", "pooled", "pooled_back",
-    "prepare", "priced", "products", "put_along", "ran", "recording", "reduction", "rmsprop",
-    "rmsprop_momentum", "sgd", "shared_totals", "shuffled", "softmaxes", "softmaxes_back",
-    "sparse_adam", "squares", "stack", "stays", "summed", "times", "topped", "totals", "ufunc",
-    "weighed", "widened", "words", "written",
+    "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
+    "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
+    "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
+    "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
+    "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products", "put_along",
+    "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
+    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
+    "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words", "written",
 ]  # fmt: skip

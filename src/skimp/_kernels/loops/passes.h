@@ -104,21 +104,28 @@ static void pass_stream(const Passes *p, const char *made, npy_intp first, npy_i
     memcpy(to + at, made + at, bytes - at);
 }
 
-static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp block, int thread) {
-    char *at[PASS_ARGS], made[PASS_BLOCK * 8] __attribute__((aligned(STREAM_LINE)));
+/* The steps over elements first to first + n, in this thread's registers; the result that is
+   written past the cache is `made` first, where that is given. */
+static void pass_block(const Passes *p, npy_intp first, npy_intp n, int thread, char *made) {
+    char *at[PASS_ARGS];
     npy_intp steps[PASS_ARGS];
+    for (int k = 0; k < p->many; k++) {
+        const PassStep *s = &p->steps[k];
+        for (int i = 0; i < s->many; i++) {
+            const PassOperand *o = &p->operands[s->args[i]];
+            at[i] = o->start + (o->apart ? o->apart * thread : o->step * first);
+            if (made != NULL && s->args[i] == p->streamed) at[i] = made;
+            steps[i] = o->step;
+        }
+        s->loop(at, &n, steps, s->data);
+    }
+}
+
+static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp block, int thread) {
+    char made[PASS_BLOCK * 8] __attribute__((aligned(STREAM_LINE)));
     for (; first < last; first += block) {
         npy_intp n = last - first < block ? last - first : block;
-        for (int k = 0; k < p->many; k++) {
-            const PassStep *s = &p->steps[k];
-            for (int i = 0; i < s->many; i++) {
-                const PassOperand *o = &p->operands[s->args[i]];
-                at[i] = o->start + (o->apart ? o->apart * thread : o->step * first);
-                if (p->streamed && s->args[i] == p->streamed) at[i] = made;
-                steps[i] = o->step;
-            }
-            s->loop(at, &n, steps, s->data);
-        }
+        pass_block(p, first, n, thread, p->streamed ? made : NULL);
         if (p->streamed) pass_stream(p, made, first, n);
     }
     if (p->streamed) stream_end();
@@ -152,6 +159,27 @@ static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int regis
     feclearexcept(FE_ALL_EXCEPT);
 }
 
+/* What is told of steps, operands and registers (`passes_ran`); whether all is of this kind. */
+static int pass_read(Passes *p, PyObject *steps, PyObject *operands, npy_intp n, npy_intp block,
+                     int registers, int outs, int threads) {
+    if (!PyArray_API && _import_array() < 0) return -1;
+    if (!PyUFunc_API && _import_umath() < 0) return -1;
+    if (!PyTuple_CheckExact(steps) || !PyTuple_CheckExact(operands)) return 0;
+    npy_intp many = PyTuple_GET_SIZE(operands);
+    p->many = (int)PyTuple_GET_SIZE(steps);
+    if (many > PASS_OPERANDS || p->many > PASS_STEPS || PyTuple_GET_SIZE(steps) > PASS_STEPS)
+        return 0;
+    for (int i = 0; i < many; i++) {
+        int own = i >= registers && i < outs;
+        if (!pass_operand(&p->operands[i], PyTuple_GET_ITEM(operands, i),
+                          own ? block * threads : n, own ? block : 0))
+            return 0;
+    }
+    for (int k = 0; k < p->many; k++)
+        if (!pass_step(&p->steps[k], PyTuple_GET_ITEM(steps, k), operands)) return 0;
+    return 1;
+}
+
 /* Steps (ufunc, operands' numbers, of which the last is written) over n elements, `block` of them
    at a time. From `registers` to `outs` operands are registers of a block for each thread. Whether
    it is done (or would be, if that is what is asked): nothing is where types or layouts are others.
@@ -159,21 +187,9 @@ static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int regis
 static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp block,
                       int registers, int outs, int threads, int asked) {
     Passes p;
-    if (!PyArray_API && _import_array() < 0) return -1;
-    if (!PyUFunc_API && _import_umath() < 0) return -1;
-    if (!PyTuple_CheckExact(steps) || !PyTuple_CheckExact(operands)) return 0;
-    npy_intp many = PyTuple_GET_SIZE(operands);
-    p.many = (int)PyTuple_GET_SIZE(steps);
-    if (many > PASS_OPERANDS || p.many > PASS_STEPS || PyTuple_GET_SIZE(steps) > PASS_STEPS)
-        return 0;
-    for (int i = 0; i < many; i++) {
-        int own = i >= registers && i < outs;
-        if (!pass_operand(&p.operands[i], PyTuple_GET_ITEM(operands, i), own ? block * threads : n,
-                          own ? block : 0))
-            return 0;
-    }
-    for (int k = 0; k < p.many; k++)
-        if (!pass_step(&p.steps[k], PyTuple_GET_ITEM(steps, k), operands)) return 0;
+    int read = pass_read(&p, steps, operands, n, block, registers, outs, threads);
+    if (read < 1) return read;
+    int many = (int)PyTuple_GET_SIZE(operands);
     for (int i = outs; i < many; i++) {
         PyArrayObject *out = (PyArrayObject *)PyTuple_GET_ITEM(operands, i);
         if (!p.operands[i].step || !PyArray_ISWRITEABLE(out)) return 0;
@@ -183,6 +199,60 @@ static int passes_ran(PyObject *steps, PyObject *operands, npy_intp n, npy_intp 
     if (asked) return 1;
     Py_BEGIN_ALLOW_THREADS
     passes_go(&p, n, block, (int)many, registers, outs, threads);
+    Py_END_ALLOW_THREADS
+    return 1;
+}
+
+typedef float (*PassSum)(const float *, npy_intp, npy_intp);
+
+typedef struct {
+    npy_intp rows, n; /* rows of n elements, */
+    npy_intp pieces; /* of which each is so many pieces, and a block one of them; */
+    npy_intp together; /* or so many rows, of one piece each */
+    int summed; /* the register that is added up */
+    PassSum sum;
+} PassRows;
+
+/* The sums of pieces that blocks first to last make. */
+static void pass_sums(const Passes *p, const PassRows *r, npy_intp first, npy_intp last,
+                      npy_intp block, float *room, int thread) {
+    const PassOperand *o = &p->operands[r->summed];
+    const float *made = (const float *)(o->start + o->apart * thread);
+    for (; first < last; first++) {
+        npy_intp row = r->pieces > 1 ? first / r->pieces : first * r->together;
+        npy_intp at = r->pieces > 1 ? first % r->pieces * block : 0;
+        npy_intp many = r->rows - row < r->together ? r->rows - row : r->together;
+        npy_intp n = r->n - at < block ? r->n - at : block;
+        pass_block(p, row * r->n + at, many * n, thread, NULL);
+        for (npy_intp i = 0; i < many; i++)
+            room[row * r->pieces + at / block + i] = r->sum(made, i * n, n);
+    }
+}
+
+/* Steps likewise, of which one of the registers (all operands from `registers` on) is added up:
+   `room` = the sums of pieces of a block's length of each of the rows. Whether it is done. */
+static int passes_summed(PyObject *steps, PyObject *operands, npy_intp rows, npy_intp n,
+                         npy_intp block, int registers, int summed, float *room, int threads,
+                         PassSum sum) {
+    Passes p;
+    npy_intp pieces = (n + block - 1) / block, together = pieces > 1 ? 1 : block / n;
+    PassRows r = {rows, n, pieces, together, summed, sum};
+    npy_intp blocks = pieces > 1 ? rows * pieces : (rows + together - 1) / together;
+    int many = PyTuple_CheckExact(operands) ? (int)PyTuple_GET_SIZE(operands) : 0;
+    int read = pass_read(&p, steps, operands, rows * n, block, registers, many, threads);
+    if (read < 1) return read;
+    if (summed < registers || summed >= many ||
+        PyArray_TYPE((PyArrayObject *)PyTuple_GET_ITEM(operands, summed)) != NPY_FLOAT)
+        return 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (threads < 2) {
+        pass_sums(&p, &r, 0, blocks, block, room, 0);
+    } else {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+        for (int t = 0; t < threads; t++)
+            pass_sums(&p, &r, t * blocks / threads, (t + 1) * blocks / threads, block, room, t);
+    }
+    feclearexcept(FE_ALL_EXCEPT);
     Py_END_ALLOW_THREADS
     return 1;
 }

@@ -38,9 +38,27 @@ cpdef totals(object x, int kept, int ones)
 @cython.locals(rows=Py_ssize_t, whole=Py_ssize_t)
 cpdef squares(object x, const float[::1] middles, int kept, int ones)
 
-@cython.locals(rows=Py_ssize_t, pieces=Py_ssize_t, parts=Py_ssize_t, r=Py_ssize_t, t=Py_ssize_t)
-cpdef shared_totals(const float[::1] x, Py_ssize_t n, bint square, const float[::1] middles,
-                    float[::1] room, float[::1] out, Py_ssize_t threads)
+@cython.locals(rows=Py_ssize_t, n=Py_ssize_t, pieces=Py_ssize_t, parts=Py_ssize_t, t=Py_ssize_t,
+               read="const float*", into="float*", sums="float*")
+cpdef shared_totals(object x, int kept, int ones, Py_ssize_t unit, bint square,
+                    const float[::1] middles, Py_ssize_t threads)
+
+ctypedef float (*_OfPiece)(const float*, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+cdef extern from "passes.h":
+    int passes_summed(object steps, object operands, Py_ssize_t rows, Py_ssize_t n,
+                      Py_ssize_t block, int registers, int summed, float* room, int threads,
+                      _OfPiece sum) except -1
+
+@cython.locals(pieces=Py_ssize_t, into="float*", add=_OfPiece)
+cpdef passed_totals(object steps, object operands, int registers, int summed, Py_ssize_t rows,
+                    Py_ssize_t n, Py_ssize_t unit, bint square, Py_ssize_t threads)
+
+cdef float _piece_of_own_squares(const float* x, Py_ssize_t at, Py_ssize_t n) noexcept nogil
+
+@cython.locals(units=Py_ssize_t, each=Py_ssize_t, r=Py_ssize_t, u=Py_ssize_t, count=Py_ssize_t)
+cdef void _join_pieces(const float* room, Py_ssize_t rows, Py_ssize_t n, Py_ssize_t pieces,
+                       Py_ssize_t unit, float* out) noexcept nogil
 
 @cython.locals(r=Py_ssize_t)
 cdef void _row_sums(const float* x, Py_ssize_t n, float* out, Py_ssize_t first,

@@ -20,8 +20,10 @@ from skimp._kernels.loops.arithmetic import (
     rows_aligned,
     rows_floats,
     rows_kept,
+    rows_new,
     rows_size,
 )
+from skimp._kernels.loops.ufuncs import stepped
 
 
 def _top(x: Any, at: Any, n: Any) -> Any:
@@ -193,27 +195,75 @@ def squares(x: Any, middles: Any, kept: Any, ones: Any) -> Any:
 
 
 def shared_totals(
-    x: Any, n: Any, square: Any, middles: Any, room: Any, out: Any, threads: Any
-) -> None:
-    """out = the sums of rows of n, as `totals`, or as `squares`; with `room` for those of all of
-    their pieces, which may be out where rows have one."""
-    rows = out.shape[0]
+    x: Any, kept: Any, ones: Any, unit: Any, square: Any, middles: Any, threads: Any
+) -> Any:
+    """`totals`, or `squares`, by so many threads; of each `unit` elements of rows that are longer,
+    as one row, if that is not 0: a multiple of 2,048."""
+    x = rows_aligned(x)
+    made = rows_kept(x, kept, ones)
+    rows = rows_size(made)
+    n = rows_size(x) // rows
+    if unit and unit < n:
+        made = rows_new(rows * ((n + unit - 1) // unit))
+    else:
+        unit = n
     pieces = (n + 2047) // 2048
     parts = rows * pieces
+    room = rows_new(parts) if rows_size(made) < parts else made
+    read, into, sums = rows_floats(x), rows_floats(room), rows_floats(made)
     if threads > 1:
         for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
             _sums_of_pieces(
-                _of(x), n, square, _of(middles), pieces, _into(room), t * parts // threads,
+                read, n, square, _of(middles), pieces, into, t * parts // threads,
                 (t + 1) * parts // threads,
             )  # fmt: skip
-        for r in range(rows):
-            out[r] = _sum_of_pieces(_into(room), r * pieces, pieces)
+        _join_pieces(into, rows, n, pieces, unit, sums)
+    elif unit < n:
+        with cython.nogil:
+            _sums_of_pieces(read, n, square, _of(middles), pieces, into, 0, parts)
+            _join_pieces(into, rows, n, pieces, unit, sums)
     elif square:
         with cython.nogil:
-            _row_squares(_of(x), n, _of(middles), _into(out), 0, rows)
+            _row_squares(read, n, _of(middles), sums, 0, rows)
     else:
         with cython.nogil:
-            _row_sums(_of(x), n, _into(out), 0, rows)
+            _row_sums(read, n, sums, 0, rows)
+    return made
+
+
+def passed_totals(
+    steps: Any, operands: Any, registers: Any, summed: Any, rows: Any, n: Any, unit: Any,
+    square: Any, threads: Any,
+) -> Any:  # fmt: skip
+    """`shared_totals` of rows of n that steps make (`ufuncs.ran`), of which each block is added up
+    in its register, one of the operands from `registers` on. None where types or layouts are none
+    of these."""
+    if not unit or unit > n:
+        unit = n
+    pieces = (n + 2047) // 2048
+    made = rows_new(rows * ((n + unit - 1) // unit))
+    room = rows_new(rows * pieces)
+    into = rows_floats(room)
+    if cython.compiled:
+        add = _piece_of_own_squares if square else _piece_of_sum
+        if not passes_summed(  # type: ignore[name-defined] # noqa: F821
+            steps, operands, rows, n, 2048, registers, summed, into, threads, add
+        ):
+            return None
+    else:
+        for p in range(rows * pieces):
+            at = p % pieces * 2048
+            first = p // pieces * n + at
+            last = first + min(2048, n - at)
+            block = stepped(steps, operands, registers, len(operands), first, last)[summed]
+            add = _piece_of_own_squares if square else _piece_of_sum
+            into[p] = add(block, 0, len(block))
+    _join_pieces(into, rows, n, pieces, unit, rows_floats(made))
+    return made
+
+
+def _piece_of_own_squares(x: Any, at: Any, n: Any) -> Any:
+    return _piece_of_squares(x, at, n, 0)
 
 
 def _row_sums(x: Any, n: Any, out: Any, first: Any, last: Any) -> None:
@@ -238,6 +288,16 @@ def _sums_of_pieces(
             room[p] = _piece_of_squares(x, r * n + at, count, middle)
         else:
             room[p] = _piece_of_sum(x, r * n + at, count)
+
+
+def _join_pieces(room: Any, rows: Any, n: Any, pieces: Any, unit: Any, out: Any) -> None:
+    """out = the sums of each unit of rows, whose pieces' are in `room`."""
+    units = (n + unit - 1) // unit
+    each = (unit + 2047) // 2048
+    for r in range(rows):
+        for u in range(units):
+            count = min(each, pieces - u * each)
+            out[r * units + u] = _sum_of_pieces(room, r * pieces + u * each, count)
 
 
 def _sum_of_pieces(room: Any, at: Any, pieces: Any) -> Any:

@@ -18,14 +18,21 @@ def ran(
     if cython.compiled:
         return passes_ran(steps, operands, n, block, registers, outs, threads, asked)  # type: ignore[name-defined] # noqa: F821
     for first in range(0, 0 if asked else n, block):
-        last = min(first + block, n)
-        parts = [a.reshape(-1)[first:last] if a.ndim else a for a in operands]
-        for k in range(registers, outs):
-            parts[k] = operands[k][: last - first]
-        for ufunc, *args in steps:
-            *read, out = [parts[k] for k in args]
-            ufunc(*read, out=out)
+        stepped(steps, operands, registers, outs, first, min(first + block, n))
     return True
+
+
+def stepped(
+    steps: Any, operands: Any, registers: Any, outs: Any, first: Any, last: Any
+) -> list[Any]:
+    """The operands of a block, after the steps."""
+    parts = [a.reshape(-1)[first:last] if a.ndim else a for a in operands]
+    for k in range(registers, outs):
+        parts[k] = operands[k][: last - first]
+    for ufunc, *args in steps:
+        *read, out = [parts[k] for k in args]
+        ufunc(*read, out=out)
+    return parts
 
 
 def ufunc(function: Any) -> Any:

@@ -12,6 +12,7 @@ from skimp._engine.autograd.shown import present, recorded
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.checks import no_kernel, refuse_cast, same_shape
@@ -89,7 +90,7 @@ def _both(f: Any) -> dict[str, Any]:
 
 MSE = Pointwise(
     "mse_loss",
-    _square,
+    Kernel("mse_loss", _square, steps=((np.subtract, 0, 1), (np.multiply, -1, -1))),
     same,
     Rule("MseLossBackward0", _both(lambda g, input, target: g * 2 * (input - target))),
     PAIR,

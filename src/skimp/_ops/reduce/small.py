@@ -41,6 +41,7 @@ from skimp._ops.reduce.small_sums import (
     long_columns,
     row_sums,
     squared,
+    squared_in_units,
     total,
 )
 from skimp.config import config
@@ -365,8 +366,13 @@ def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
 
 def norm(input: Any) -> Any:
     """The 2-norm of all elements."""
-    x = floats(input)
-    return None if x is None else fresh(bare.sqrt(squared(x)), input._dtype)
+    x = resident(input) if input._np is None else floats(input)
+    if x is None:
+        return None
+    if x.size <= UNIT:
+        return fresh(bare.sqrt(squared(x)), input._dtype)
+    squares = squared_in_units(x.reshape(-1))
+    return None if squares is None else fresh(x.dtype.type(math.sqrt(squares)), input._dtype)
 
 
 def each_norm(tensors: Sequence[Tensor], general: Callable[[Tensor], Tensor]) -> Any:

@@ -109,12 +109,21 @@ def squared(x: Array) -> Any:
 
 def in_units(flat: Array) -> float:
     """The sum of more than one unit, before it is rounded."""
+    if flat.dtype.char == "f" and (loops := compiled.loops()) is not None:
+        return _in_pairs(R.unit_sums(loops, flat, UNIT).tolist())
     units = len(flat) // UNIT
     whole = units * UNIT
     sums = R.row_sums(flat[:whole].reshape(units, UNIT)).tolist()
     if whole < len(flat):
         sums.append(float(total(flat[whole:])))
     return _in_pairs(sums)
+
+
+def squared_in_units(flat: Array) -> float | None:
+    """The same of squares, where loops add them up."""
+    if flat.dtype.char != "f" or (loops := compiled.loops()) is None:
+        return None
+    return _in_pairs(R.unit_sums(loops, flat, UNIT, True).tolist())
 
 
 def _in_pairs(sums: list[float]) -> float:
