@@ -144,8 +144,8 @@ def test_what_backward_takes(kind: str, lead: bool) -> None:
     before = skimp.cuda.memory_allocated()
     loss.backward()
     grads = sum(p.nbytes for p in net.parameters())
-    least = 2 * 200 * 8 * 32 * 4
-    assert least <= skimp.cuda.max_memory_allocated() - before < 1.1 * least + grads
+    most = 2 * 200 * 8 * 32 * 4
+    assert skimp.cuda.max_memory_allocated() - before < 1.1 * most + grads
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
