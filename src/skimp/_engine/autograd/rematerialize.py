@@ -15,28 +15,36 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from weakref import ref
 
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import Layout, numel
-from skimp._engine.memory.pending import LOCK, lean
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.pending import lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
-    make_rematerialized,
+    keeps_little,
+    rematerialized,
     rematerialized_of,
 )
-from skimp._engine.memory.storage import Storage, defer
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp.config import config
 
+AGAIN_FROM: Final = 1 << 15  # bytes: what has fewer is kept, whatever `config` says
 _BELOW = 1  # nodes that save nothing (a sum), through which is looked
 _SHORT = 8  # steps that may be computed by each who reads them
 _FEW = 4  # other bytes that an expression reads are at most this part of the result's
+
+
+def is_made_again(t: Tensor) -> bool:
+    """Whether what made `t`, or made what it is a view of, has a rule by which it is made again."""
+    made_by = t._skimp_node if t._base is None else t._base._skimp_node
+    return made_by is not None and type(made_by)._skimp_again
 
 
 def instead_of(t: Tensor) -> Tensor:
@@ -59,10 +67,10 @@ def instead_of(t: Tensor) -> Tensor:
             return t
         if numel(base.shape) < config.rematerialize_from:
             return t
-        deferred = _deferred(node, rule, base)
-        if deferred is None:
+        expr = _expression(node, rule, base)
+        if expr is None:
             return t
-        make_rematerialized(deferred, s)
+        deferred = rematerialized(expr, s)
     alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
@@ -120,8 +128,7 @@ def of_result(node: Any, t: Tensor) -> Tensor:
         return t
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
-        deferred = defer(_apart(expr))
-        make_rematerialized(deferred, s)
+        deferred = rematerialized(_apart(expr), s)
     return _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 
@@ -135,6 +142,12 @@ def _apart(expr: Expr) -> Expr:
         args = tuple([made[id(a)] if type(a) is Expr else a for a in node.args])
         made[id(node)] = Expr(node.kernel, args, node.shape, node.dtype)
     return made[id(expr)]
+
+
+def _is_little(values: list[Any], nbytes: int) -> bool:
+    """Whether an expression of these that stands for a small result need not wait."""
+    read = {id(t._storage): t._storage for t in values if isinstance(t, Tensor)}
+    return host.budget is None and keeps_little(read.values(), nbytes)
 
 
 def _reads_saved(node: Any, expr: Expr, nbytes: int) -> bool:
@@ -163,8 +176,8 @@ def _on(deferred: Storage, s: Storage, layout: Layout, dtype: dtypes.dtype) -> T
     return wrap(deferred, layout, dtype)
 
 
-def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
-    """A deferred storage with the values of `base`, from what `node` saved."""
+def _expression(node: Any, rule: Any, base: Tensor) -> Expr | None:
+    """An expression of the values of `base`, of what `node` saved."""
     saved = node._skimp_saved
     if not saved:
         return None
@@ -192,15 +205,12 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
                 return None  # away, within a budget: it would be brought back for this
             lean(source)  # else the new deferred expression would keep what that one keeps
         values.append(value)
-    with modes.no_grad():
-        made = rule.rematerialize(*values)
+    if base._np is not None and not _is_little(values, len(base._storage)):
+        return None
+    made = rule.rematerialize(*values)
     if made is None:
         return None
-    s: Storage = made._storage
     if made._dtype is not base._dtype or made._skimp_layout_of() != base._skimp_layout_of():
         return None
-    with LOCK():
-        if s.deferred is None:
-            return None
-        s.deferred = _apart(s.deferred)  # of the same leaves
-    return s
+    expr: Expr = made._storage.deferred
+    return expr if base._np is not None else _apart(expr)  # its parts may be others' that wait

@@ -16,6 +16,7 @@ from skimp._engine.autograd.rematerialize import kept_anyway
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.dispatch.operands import middle_array
+from skimp._engine.dispatch.pointwise import expressed
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts
@@ -26,6 +27,7 @@ from skimp._engine.tensor.checks import no_kernel, refuse_cast
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh
 from skimp._kernels import compiled, sharing
 from skimp._kernels.random import draws
+from skimp._ops.math.arithmetic import MUL
 from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
 
@@ -141,7 +143,7 @@ def _made_again(noted: Any, mask: Any, scale: float) -> Any:
     """The result, with the same bits; half precision would round the scale."""
     if noted is None or noted._dtype not in _WIDE:
         return None
-    return noted * mask * scale
+    return expressed(MUL, (expressed(MUL, (noted, mask)), scale))
 
 
 DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True, rematerialize=_made_again)

@@ -13,6 +13,7 @@ from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, hidden, rowwise
+from skimp._engine.dispatch.pointwise import expressed
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.reducers import add_up
@@ -21,6 +22,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import compiled, normalization, normalization_onednn
 from skimp._kernels.scratch import Scratch, row_products, row_sums, working
 from skimp._ops import batching
+from skimp._ops.math.arithmetic import ADD, MUL, SUB
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.normalization_small import (
     as_shape,
@@ -253,10 +255,10 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
 
 
 def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
-    """The steps of `_norm_block` after the subtraction of the mean, deferred."""
-    y = centred * rstd
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+    """The steps of `_norm_block` after the subtraction of the mean, as an expression."""
+    y = expressed(MUL, (centred, rstd))
+    y = y if weight is None else expressed(MUL, (y, weight))
+    return y if bias is None else expressed(ADD, (y, bias))
 
 
 def refuse_mixed(input: Any, *parameters: Any) -> None:
@@ -283,7 +285,7 @@ _LAYER_NORM = Rule(
     },
     at_once=True,
     rematerialize=lambda input, weight, bias, result1, result2: _affine(
-        input - result1, weight, bias, result2
+        expressed(SUB, (input, result1)), weight, bias, result2
     ),
 )
 _RECORDED = recording(_LAYER_NORM, ("input", "normalized_shape", "weight", "bias", "eps"), (1, 2))
