@@ -203,7 +203,8 @@ def _expression(node: Any, rule: Any, base: Tensor) -> Expr | None:
             source = value._storage
             if source.block is None and source.deferred is None and not value._hollow:
                 return None  # away, within a budget: it would be brought back for this
-            lean(source)  # else the new deferred expression would keep what that one keeps
+            if source.deferred is not None:
+                lean(source)  # else the new expression would keep what that one keeps
         values.append(value)
     if base._np is not None and not _is_little(values, len(base._storage)):
         return None
