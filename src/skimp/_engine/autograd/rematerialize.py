@@ -15,11 +15,12 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 from weakref import ref
 
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.rules import parameters
+from skimp._engine.autograd.rules import Plan, parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import Layout, numel
 from skimp._engine.memory.ledger import host
@@ -67,10 +68,17 @@ def instead_of(t: Tensor) -> Tensor:
             return t
         if numel(base.shape) < config.rematerialize_from:
             return t
-        expr = _expression(node, rule, base)
+        values = _values(node, rule)
+        if values is None:
+            return t
+        read = {v._storage for v in values if isinstance(v, Tensor)}
+        waits = host.budget is not None or not keeps_little(read, len(s))
+        if waits and base._np is not None:  # each block that is taken would be preceded by a look
+            return t
+        expr = _expression(rule, values, base)
         if expr is None:
             return t
-        deferred = rematerialized(expr, s)
+        deferred = rematerialized(expr, s, waits)
     alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
@@ -128,7 +136,10 @@ def of_result(node: Any, t: Tensor) -> Tensor:
         return t
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
-        deferred = rematerialized(_apart(expr), s)
+        waits = host.budget is not None or not keeps_little(
+            {one.storage for one in expr.leaves}, len(s)
+        )
+        deferred = rematerialized(_apart(expr), s, waits)
     return _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 
@@ -142,12 +153,6 @@ def _apart(expr: Expr) -> Expr:
         args = tuple([made[id(a)] if type(a) is Expr else a for a in node.args])
         made[id(node)] = Expr(node.kernel, args, node.shape, node.dtype)
     return made[id(expr)]
-
-
-def _is_little(values: list[Any], nbytes: int) -> bool:
-    """Whether an expression of these that stands for a small result need not wait."""
-    read = {id(t._storage): t._storage for t in values if isinstance(t, Tensor)}
-    return host.budget is None and keeps_little(read.values(), nbytes)
 
 
 def _reads_saved(node: Any, expr: Expr, nbytes: int) -> bool:
@@ -176,42 +181,51 @@ def _on(deferred: Storage, s: Storage, layout: Layout, dtype: dtypes.dtype) -> T
     return wrap(deferred, layout, dtype)
 
 
-def _expression(node: Any, rule: Any, base: Tensor) -> Expr | None:
-    """An expression of the values of `base`, of what `node` saved."""
+@cache
+def _places(plan: Plan, again: Any) -> tuple[int, ...] | None:
+    """Where among what nodes of a plan save is what `again` reads; None where it is not."""
+    found = {slot.name: 2 * i for i, slot in enumerate(plan.slots)}
+    names = parameters(again)
+    return tuple([found[n] for n in names]) if found.keys() >= set(names) else None
+
+
+def _values(node: Any, rule: Any) -> list[Any] | None:
+    """What `node` saved of what its result is made of, if it is still what the node read."""
     saved = node._skimp_saved
-    if not saved:
+    places = _places(node._skimp_plan, rule.rematerialize) if saved else None
+    if places is None:
         return None
-    found = {slot.name: i for i, slot in enumerate(node._skimp_plan.slots)}
     values = []
-    for name in parameters(rule.rematerialize):
-        i = found.get(name)
-        if i is None:
-            return None
-        value, version = saved[2 * i], saved[2 * i + 1]
+    for i in places:
+        value, version = saved[i], saved[i + 1]
         if type(value) is Noted:
             version, value = value.version, value.tensor()
-        if hasattr(value, "unpack"):  # whatever a hook has made of it
-            return None
-        if isinstance(value, Tensor) and (
-            version is None
-            or value._skimp_version != version
-            or value._storage.exported
-            or value._storage.unseen > node._skimp_number  # its bytes are not what the node read
-        ):
-            return None
         if isinstance(value, Tensor):
             source = value._storage
-            if source.block is None and source.deferred is None and not value._hollow:
-                return None  # away, within a budget: it would be brought back for this
+            counter = value._skimp_counter
+            if (
+                version is None
+                or version != (source.version if counter is None else counter.version)
+                or source.exported
+                or source.unseen > node._skimp_number  # its bytes are not what the node read
+            ):
+                return None
             if source.deferred is not None:
                 lean(source)  # else the new expression would keep what that one keeps
+            elif source.block is None and not value._hollow:
+                return None  # away, within a budget: it would be brought back for this
+        elif hasattr(value, "unpack"):  # whatever a hook has made of it
+            return None
         values.append(value)
-    if base._np is not None and not _is_little(values, len(base._storage)):
-        return None
+    return values
+
+
+def _expression(rule: Any, values: list[Any], base: Tensor) -> Expr | None:
+    """An expression of the values of `base`."""
     made = rule.rematerialize(*values)
     if made is None:
         return None
-    if made._dtype is not base._dtype or made._skimp_layout_of() != base._skimp_layout_of():
+    if made._dtype is not base._dtype or made._skimp_layout != base._skimp_layout_of():
         return None
     expr: Expr = made._storage.deferred
     return expr if base._np is not None else _apart(expr)  # its parts may be others' that wait

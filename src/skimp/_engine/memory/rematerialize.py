@@ -15,7 +15,6 @@ from typing import Any
 from skimp._engine.eval.expr import Expr
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
-from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, forget, read_by
 from skimp._engine.memory.storage import Storage, defer, expressed
 
@@ -151,17 +150,12 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     return None
 
 
-def _read_by(expr: Expr) -> set[Any]:
-    return {one.storage for one in expr.leaves}
-
-
-def rematerialized(expr: Expr, original: Storage) -> Storage:
+def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized:
     """A storage with an expression that stands for the one whose bytes it has.
 
-    It does not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
-    then no one who takes a block has to look at it.
+    It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
+    then nobody who takes a block has to look at it.
     """
-    waits = host.budget is not None or not keeps_little(_read_by(expr), len(original))
     new: Any = defer(expr) if waits else expressed(expr)
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
@@ -177,7 +171,7 @@ def rematerialized(expr: Expr, original: Storage) -> Storage:
     return new  # type: ignore[no-any-return]
 
 
-def keeps_little(read: Iterable[Storage], nbytes: int) -> bool:
+def keeps_little(read: Iterable[Any], nbytes: int) -> bool:
     """Whether storages that an expression of `nbytes` reads have hardly more."""
     most, of = _LITTLE
     return sum([len(s) for s in read]) * of <= nbytes * most
