@@ -94,10 +94,12 @@ class Noted:
     does: a write to it is no error, but nothing is made of it from then on.
     """
 
-    __slots__ = ("_dtype", "_layout", "_storage", "version")
+    __slots__ = ("_dtype", "_layout", "_made_again", "_storage", "version")
 
     def __init__(self, t: Tensor) -> None:
-        self._storage = ref(t._storage)
+        s = t._storage
+        self._made_again = s if isinstance(s, Rematerialized) else None  # which nobody else keeps
+        self._storage = ref(s)
         self._layout = t._skimp_layout_of()
         self._dtype = t._dtype
         self.version = t._storage.version
@@ -110,16 +112,19 @@ class Noted:
 
 def kept_anyway(t: Tensor) -> Noted | None:
     """An argument for `rematerialize` of an op whose formulas don't read `t`: of `t` itself, if the
-    node that made it keeps it."""
+    node that made it keeps it, or of what makes it again."""
     node: Any = t._skimp_node
-    if t._np is not None or node is None or t._base is not None or t._skimp_counter is not None:
+    if node is None or t._base is not None or t._skimp_counter is not None:
         return None
-    if numel(t.shape) < config.rematerialize_from:
+    if numel(t._skimp_layout_of().shape) < config.rematerialize_from:
         return None
     s = t._storage
     for value in (node._skimp_saved or ())[::2]:
         if isinstance(value, Tensor) and value._storage is s and not t._hollow:
             return Noted(t)
+    if t._rg and type(node)._skimp_again:
+        again = instead_of(t)
+        return None if again is t else Noted(again)
     return None
 
 
@@ -210,9 +215,9 @@ def _values(node: Any, rule: Any) -> list[Any] | None:
                 or source.unseen > node._skimp_number  # its bytes are not what the node read
             ):
                 return None
-            if source.deferred is not None:
+            if source.deferred is not None and not source.spare:
                 lean(source)  # else the new expression would keep what that one keeps
-            elif source.block is None and not value._hollow:
+            elif source.block is None and source.deferred is None and not value._hollow:
                 return None  # away, within a budget: it would be brought back for this
         elif hasattr(value, "unpack"):  # whatever a hook has made of it
             return None

@@ -62,15 +62,14 @@ def expression(
 
 
 def of_kernel(
-    kernel: Kernel, given: Sequence[Tensor], shape: tuple[int, ...], dtype: dtypes.dtype
+    kernel: Kernel, given: Sequence[Tensor], layout: Layout, dtype: dtypes.dtype
 ) -> Tensor:
-    """A row-major tensor of a kernel's values alone, of tensors that are broadcast, which nobody
-    waits for or knows."""
-    strides = layouts.contiguous_strides(shape)
-    layout = Layout(shape, strides, 0)
-    order = tuple(range(len(shape)))
-    nodes = tuple([node_of(t, layout, order, shape) for t in given])
-    return wrap(expressed(Expr(kernel, nodes, shape, dtype.np)), layout, dtype)
+    """A dense tensor of a kernel's values alone, of tensors that are broadcast, which nobody waits
+    for or knows."""
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    nodes = tuple([node_of(t, layout, order, inner) for t in given])
+    return wrap(expressed(Expr(kernel, nodes, inner, dtype.np)), layout, dtype)
 
 
 def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:

@@ -18,6 +18,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.reducers import add_up
+from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import compiled, normalization, normalization_onednn
@@ -271,7 +272,9 @@ def _made_again(input: Any, rstd: Any, mean: Any, weight: Any, bias: Any) -> Any
     if {t._dtype for t in given} not in ({dtypes.float32}, {dtypes.float64}):
         return None
     kernel = _again(mean is not None, weight is not None, bias is not None)
-    return of_kernel(kernel, given, shape_of(input), input._dtype)
+    shape = shape_of(input)
+    layout = Layout(shape, contiguous_strides(shape), 0)
+    return of_kernel(kernel, given, layout, input._dtype)
 
 
 def refuse_mixed(input: Any, *parameters: Any) -> None:
