@@ -79,6 +79,8 @@ def instead_of(t: Tensor) -> Tensor:
         if expr is None:
             return t
         deferred = rematerialized(expr, s, waits)
+        if deferred is None:
+            return t
     alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
@@ -145,6 +147,8 @@ def of_result(node: Any, t: Tensor) -> Tensor:
             {one.storage for one in expr.leaves}, len(s)
         )
         deferred = rematerialized(_apart(expr), s, waits)
+        if deferred is None:
+            return t
     return _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 

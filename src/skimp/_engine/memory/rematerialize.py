@@ -150,13 +150,15 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     return None
 
 
-def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized:
+def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized | None:
     """A storage with an expression that stands for the one whose bytes it has.
 
     It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
-    then nobody who takes a block has to look at it.
+    then nobody who takes a block has to look at it. None where a budget had it computed at once.
     """
     new: Any = defer(expr) if waits else expressed(expr)
+    if new.deferred is None:
+        return None
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
     if not waits:
