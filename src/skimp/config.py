@@ -23,7 +23,7 @@ HUGE: Final = 1 << 62
 # below how many elements one NumPy call per op is better than a plan, and from how many elements a
 # result is made again for backward, if that is cheap, instead of being kept.
 _LIMITS: Final = {
-    "auto": (1 << 17, 1 << 17, 1 << 17),
+    "auto": (1 << 17, 1 << 17, 1 << 14),
     "never": (HUGE, 1 << 17, HUGE),
     "always": (0, 0, 0),
 }

@@ -771,6 +771,10 @@ def test_rows_made_by_one_call_have_the_bits_of_the_loops(made: Any, shape: Any)
         )
     for centre, affine in ((True, (w, b)), (False, (w, None)), (True, (None, None))):
         made.normalized(x.reshape(-1), *affine, n, 1e-5, centre, mean, rstd, out, 1)
+        for threads in (1, 3):
+            again = np.empty_like(out)
+            made.normalized_again(x.reshape(-1), *affine, n, centre, mean, rstd, again, threads)
+            assert_array_equal(again, out)
         y, *statistics = made.made_normalized(x, (n,), *affine, 1e-5, centre)
         expected = [mean, rstd] if centre else [rstd]
         assert_array_equal(y, out.reshape(shape))

@@ -42,6 +42,59 @@ def forward(
     return True
 
 
+def again(
+    x: Array, rstd: Array, mean: Array | None, w: Array | None, b: Array | None, *, out: Array
+) -> None:
+    """out = what `forward` has made of x, by one over the deviations, by the means, if rows were to
+    centre, and times w, plus b; all are broadcast to `out`, over which x may lie."""
+    if _made_again(x, rstd, mean, w, b, out):
+        return
+    if mean is None:
+        np.multiply(x, rstd, out=out)
+    else:
+        np.subtract(x, mean, out=out)
+        np.multiply(out, rstd, out=out)
+    if w is not None:
+        np.multiply(out, w, out=out)
+    if b is not None:
+        np.add(out, b, out=out)
+
+
+def _made_again(
+    x: Array, rstd: Array, mean: Array | None, w: Array | None, b: Array | None, out: Array
+) -> bool:
+    """`again` by the loop, where rows are of its type and lie without gaps; whether it is done."""
+    if (found := loops(out.dtype)) is None or not (x.flags.c_contiguous and x.shape == out.shape):
+        return False
+    n, scales = out.shape[-1], _of_rows(rstd, out)
+    middles = scales if mean is None else _of_rows(mean, out)
+    row, last = _one_row(w), _one_row(b)
+    if scales is None or middles is None or not out.flags.c_contiguous:
+        return False
+    if [a for a in (row, last) if a is not None and a.shape != (n,)]:
+        return False
+    sharing.call(
+        found.normalized_again, out.size, _COST, x.reshape(-1), row, last, n, mean is not None,
+        middles, scales, out.reshape(-1),
+    )  # fmt: skip
+    return True
+
+
+def _of_rows(a: Array, out: Array) -> Array | None:
+    """The number of each row that is broadcast to `out`; None where that is another array."""
+    first = a[..., 0]
+    shown = a.shape[-1] == 1 or not a.strides[-1]
+    return first.reshape(-1) if shown and first.shape == out.shape[:-1] else None
+
+
+def _one_row(a: Array | None) -> Array | None:
+    """The row that is broadcast, where it is one and without gaps."""
+    if a is None or a.ndim == 1:
+        return a
+    row: Array = a[(0,) * (a.ndim - 1)]
+    return row if row.flags.c_contiguous and a.strides[:-1] == (0,) * (a.ndim - 1) else a
+
+
 def small_forward(
     found: Any, x: Array, w: Array | None, b: Array | None, eps: float, centre: bool,
     shape: tuple[int, ...],

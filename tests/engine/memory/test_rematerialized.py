@@ -12,10 +12,12 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.memory import pending
 from skimp._engine.memory.ledger import host
 
 MIB = 1 << 20
 ROWS, WIDTH = 1024, 256  # of float32: 1 MiB
+FEW = 64  # rows: 2^14 elements
 
 Make = Callable[[Any, Any, Any], Any]  # (module, x, w): what the product after it reads
 
@@ -54,7 +56,7 @@ def step(m: Any, make: Make, *lead: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("lead", [(ROWS,), (4, ROWS // 4)])
+@pytest.mark.parametrize("lead", [(ROWS,), (4, ROWS // 4), (FEW,), (4, FEW // 4)])
 def test_the_same_bits_as_if_it_were_kept(name: str, lead: tuple[int, ...]) -> None:
     rematerialized = step(skimp, MAKERS[name], *lead)
     with skimp.config.using(rematerialize_from=1 << 40):
@@ -89,6 +91,84 @@ def test_bytes(name: str) -> None:
     grads = x.grad.nbytes + w.grad.nbytes
     assert after == before + grads - MIB - statistics - 4  # without u, them, and the loss
     assert skimp.cuda.max_memory_allocated() - before <= grads + 2 * MIB
+
+
+@pytest.mark.parametrize("name", [n for n in MAKERS if n != "gated"])
+def test_small_results_are_made_again_without_waiting(name: str) -> None:
+    x, w = inputs(skimp, FEW)
+    affine = w[:2].detach().clone()  # not all of w, which is more than the result
+    h = MAKERS[name](skimp, x * 1.5, affine)
+    y = h @ w
+    nbytes = h.nbytes
+    before = host.allocated
+    del h
+    assert host.allocated == before - nbytes
+    assert not [s for s in pending.pending() if s.spare]
+    y.sum().backward()
+    del y
+    assert affine._storage.readers is None
+
+
+def test_a_small_gated_product_is_kept() -> None:
+    """Its two inputs are more, and would have to wait."""
+    x, w = inputs(skimp, FEW)
+    y = MAKERS["gated"](skimp, x * 1.5, w) @ w
+    kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
+    assert kinds["MmBackward0", "input"] == "saved"
+
+
+@pytest.mark.parametrize("name", ["gelu", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("what", ["input", "weight"])
+def test_writes_before_small_results_are_made_again(name: str, seen: bool, what: str) -> None:
+    """A factor's gradient has the bits of forward, also where only later nodes run."""
+
+    def run(m: Any) -> list[Any]:
+        x, w = inputs(m, FEW)
+        scale = m.ones(WIDTH) * 1.5
+        u = x * 1.5
+        f = m.nn.functional
+        more = {"gelu": (), "layer_norm": ((WIDTH,), scale), "rms_norm": ((WIDTH,), scale)}
+        h = getattr(f, name)(u, *more[name])
+        y = (h.view(4, -1, WIDTH) if seen else h) @ w
+        del h
+        with m.no_grad():
+            (u if what == "input" else scale).zero_()
+        (g,) = m.autograd.grad(y.sum(), w, retain_graph=True)
+        if what == "input" or name != "gelu":
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                m.autograd.grad(y.sum(), x, retain_graph=True)
+        return [g.numpy(), m.autograd.grad(y.sum(), w)[0].numpy()]
+
+    for one, other in zip(run(skimp), run(torch), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("shape", [(64, 256), (2, 16, 512), (16, 4, 256), (512, 300)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dims", [1, 2])
+def test_norms_have_the_same_bits_whatever_they_normalize(
+    name: str, shape: tuple[int, ...], affine: bool, turned: bool, dims: int
+) -> None:
+    rng = np.random.default_rng(1)
+    rows = shape[-dims:]
+    given = rng.standard_normal(shape).astype("f")
+    w, b = rng.standard_normal((2, *rows)).astype("f")
+    found = []
+    for least in (0, 1 << 40):
+        with skimp.config.using(rematerialize_from=least):
+            x = skimp.tensor(given.swapaxes(0, 1).copy() if turned else given)
+            x = (x.transpose(0, 1) if turned else x).requires_grad_()
+            more = [skimp.tensor(a).requires_grad_() for a in (w, b)[: 1 + (name[0] == "l")]]
+            y = getattr(skimp.nn.functional, name)(x * 2, rows, *(more if affine else ()))
+            z = y @ y.detach().transpose(-1, -2) @ y  # which keeps it
+            del y
+            z.sum().backward()
+            found.append([t.grad.numpy() for t in (x, *(more if affine else ()))])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_gated_product_keeps_its_two_inputs() -> None:
@@ -283,6 +363,7 @@ DROPPED = {
     "relu": lambda m, x: m.relu(x),
     "tanh": lambda m, x: m.tanh(x),
     "softmax": lambda m, x: m.softmax(x, -1),
+    "gelu": lambda m, x: m.nn.functional.gelu(x),
 }
 
 
@@ -303,7 +384,7 @@ def test_dropout_of_what_is_kept_has_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DROPPED)
-@pytest.mark.parametrize("rows", [ROWS, 4 * ROWS])  # one call, and what waits
+@pytest.mark.parametrize("rows", [FEW, ROWS, 4 * ROWS])  # small, one call, and what waits
 def test_dropout_of_what_is_kept_keeps_its_mask_alone(name: str, rows: int) -> None:
     x, w = inputs(skimp, rows)
     u = x * 1.5

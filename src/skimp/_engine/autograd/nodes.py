@@ -85,6 +85,7 @@ class Node:
     )  # fmt: skip
 
     _skimp_label: ClassVar[str] = "Node"
+    _skimp_again: ClassVar[bool] = False  # its results can be made again (rematerialize.py)
     _skimp_plan: Any = Runs(_run_itself)
     _skimp_edges: tuple[Any, ...]
     _skimp_saved: Any

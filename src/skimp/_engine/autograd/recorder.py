@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skimp._engine.autograd import node_lines as lines, saving
 from skimp._engine.autograd.nodes import FOLDED, accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.rematerialize import AGAIN_FROM, is_made_again
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule, Slot
 from skimp._engine.generated import function_of
 from skimp._engine.memory.storage import sequence
@@ -70,6 +71,7 @@ _SPACE: Final[dict[str, Any]] = {
     "guarded": saving.GUARDED,
     "here": sys._getframe,
     "inside": lines.INSIDE,
+    "is_made_again": is_made_again,
     "keep": saving.save,
     "meta_of": saving.meta_of,
     "next_number": sequence.__next__,
@@ -240,7 +242,8 @@ def _kept(
         plain.append(f"    k{i} = {x}")
     text = [
         f"if {x}._np is None or ({x}._skimp_marked and"
-        f" ({x}._skimp_counter is not None or {x}._skimp_inference)):",
+        f" ({x}._skimp_counter is not None or {x}._skimp_inference))"
+        f"{'' if result else f' or ({x}._np.nbytes >= {AGAIN_FROM} and is_made_again({x}))'}:",
         f"    k{i}, w{i} = {general}",
         "else:",
         *plain,

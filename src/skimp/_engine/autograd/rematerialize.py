@@ -15,28 +15,37 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, Final
 from weakref import ref
 
-from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.rules import parameters
+from skimp._engine.autograd.rules import Plan, parameters
 from skimp._engine.eval.expr import Expr, walk
 from skimp._engine.memory.layout import Layout, numel
-from skimp._engine.memory.pending import LOCK, lean
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.pending import lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
-    make_rematerialized,
+    keeps_little,
+    rematerialized,
     rematerialized_of,
 )
-from skimp._engine.memory.storage import Storage, defer
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp.config import config
 
+AGAIN_FROM: Final = 1 << 15  # bytes: what has fewer is kept, whatever `config` says
 _BELOW = 1  # nodes that save nothing (a sum), through which is looked
 _SHORT = 8  # steps that may be computed by each who reads them
 _FEW = 4  # other bytes that an expression reads are at most this part of the result's
+
+
+def is_made_again(t: Tensor) -> bool:
+    """Whether what made `t`, or made what it is a view of, has a rule by which it is made again."""
+    made_by = t._skimp_node if t._base is None else t._base._skimp_node
+    return made_by is not None and type(made_by)._skimp_again
 
 
 def instead_of(t: Tensor) -> Tensor:
@@ -59,10 +68,19 @@ def instead_of(t: Tensor) -> Tensor:
             return t
         if numel(base.shape) < config.rematerialize_from:
             return t
-        deferred = _deferred(node, rule, base)
+        values = _values(node, rule)
+        if values is None:
+            return t
+        read = {v._storage for v in values if isinstance(v, Tensor)}
+        waits = host.budget is not None or not keeps_little(read, len(s))
+        if waits and base._np is not None:  # each block that is taken would be preceded by a look
+            return t
+        expr = _expression(rule, values, base)
+        if expr is None:
+            return t
+        deferred = rematerialized(expr, s, waits)
         if deferred is None:
             return t
-        make_rematerialized(deferred, s)
     alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
@@ -78,10 +96,12 @@ class Noted:
     does: a write to it is no error, but nothing is made of it from then on.
     """
 
-    __slots__ = ("_dtype", "_layout", "_storage", "version")
+    __slots__ = ("_dtype", "_layout", "_made_again", "_storage", "version")
 
     def __init__(self, t: Tensor) -> None:
-        self._storage = ref(t._storage)
+        s = t._storage
+        self._made_again = s if isinstance(s, Rematerialized) else None  # which nobody else keeps
+        self._storage = ref(s)
         self._layout = t._skimp_layout_of()
         self._dtype = t._dtype
         self.version = t._storage.version
@@ -94,16 +114,19 @@ class Noted:
 
 def kept_anyway(t: Tensor) -> Noted | None:
     """An argument for `rematerialize` of an op whose formulas don't read `t`: of `t` itself, if the
-    node that made it keeps it."""
+    node that made it keeps it, or of what makes it again."""
     node: Any = t._skimp_node
-    if t._np is not None or node is None or t._base is not None or t._skimp_counter is not None:
+    if node is None or t._base is not None or t._skimp_counter is not None:
         return None
-    if numel(t.shape) < config.rematerialize_from:
+    if numel(t._skimp_layout_of().shape) < config.rematerialize_from:
         return None
     s = t._storage
     for value in (node._skimp_saved or ())[::2]:
         if isinstance(value, Tensor) and value._storage is s and not t._hollow:
             return Noted(t)
+    if t._rg and type(node)._skimp_again:
+        again = instead_of(t)
+        return None if again is t else Noted(again)
     return None
 
 
@@ -120,8 +143,12 @@ def of_result(node: Any, t: Tensor) -> Tensor:
         return t
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
-        deferred = defer(_apart(expr))
-        make_rematerialized(deferred, s)
+        waits = host.budget is not None or not keeps_little(
+            {one.storage for one in expr.leaves}, len(s)
+        )
+        deferred = rematerialized(_apart(expr), s, waits)
+        if deferred is None:
+            return t
     return _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 
@@ -163,44 +190,51 @@ def _on(deferred: Storage, s: Storage, layout: Layout, dtype: dtypes.dtype) -> T
     return wrap(deferred, layout, dtype)
 
 
-def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
-    """A deferred storage with the values of `base`, from what `node` saved."""
+@cache
+def _places(plan: Plan, again: Any) -> tuple[int, ...] | None:
+    """Where among what nodes of a plan save is what `again` reads; None where it is not."""
+    found = {slot.name: 2 * i for i, slot in enumerate(plan.slots)}
+    names = parameters(again)
+    return tuple([found[n] for n in names]) if found.keys() >= set(names) else None
+
+
+def _values(node: Any, rule: Any) -> list[Any] | None:
+    """What `node` saved of what its result is made of, if it is still what the node read."""
     saved = node._skimp_saved
-    if not saved:
+    places = _places(node._skimp_plan, rule.rematerialize) if saved else None
+    if places is None:
         return None
-    found = {slot.name: i for i, slot in enumerate(node._skimp_plan.slots)}
     values = []
-    for name in parameters(rule.rematerialize):
-        i = found.get(name)
-        if i is None:
-            return None
-        value, version = saved[2 * i], saved[2 * i + 1]
+    for i in places:
+        value, version = saved[i], saved[i + 1]
         if type(value) is Noted:
             version, value = value.version, value.tensor()
-        if hasattr(value, "unpack"):  # whatever a hook has made of it
-            return None
-        if isinstance(value, Tensor) and (
-            version is None
-            or value._skimp_version != version
-            or value._storage.exported
-            or value._storage.unseen > node._skimp_number  # its bytes are not what the node read
-        ):
-            return None
         if isinstance(value, Tensor):
             source = value._storage
-            if source.block is None and source.deferred is None and not value._hollow:
+            counter = value._skimp_counter
+            if (
+                version is None
+                or version != (source.version if counter is None else counter.version)
+                or source.exported
+                or source.unseen > node._skimp_number  # its bytes are not what the node read
+            ):
+                return None
+            if source.deferred is not None and not source.spare:
+                lean(source)  # else the new expression would keep what that one keeps
+            elif source.block is None and source.deferred is None and not value._hollow:
                 return None  # away, within a budget: it would be brought back for this
-            lean(source)  # else the new deferred expression would keep what that one keeps
+        elif hasattr(value, "unpack"):  # whatever a hook has made of it
+            return None
         values.append(value)
-    with modes.no_grad():
-        made = rule.rematerialize(*values)
+    return values
+
+
+def _expression(rule: Any, values: list[Any], base: Tensor) -> Expr | None:
+    """An expression of the values of `base`."""
+    made = rule.rematerialize(*values)
     if made is None:
         return None
-    s: Storage = made._storage
-    if made._dtype is not base._dtype or made._skimp_layout_of() != base._skimp_layout_of():
+    if made._dtype is not base._dtype or made._skimp_layout != base._skimp_layout_of():
         return None
-    with LOCK():
-        if s.deferred is None:
-            return None
-        s.deferred = _apart(s.deferred)  # of the same leaves
-    return s
+    expr: Expr = made._storage.deferred
+    return expr if base._np is not None else _apart(expr)  # its parts may be others' that wait

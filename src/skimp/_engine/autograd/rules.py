@@ -222,6 +222,7 @@ class Rule:
             space = {
                 "__slots__": (),
                 "_skimp_label": _label(self.name),
+                "_skimp_again": self.rematerialize is not None,
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }

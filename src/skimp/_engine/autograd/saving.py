@@ -191,10 +191,11 @@ def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
 
 
 def _kept(node: Node, t: Tensor, result: int | None) -> tuple[Tensor, int]:
-    if t._np is None and result is not None:
+    if result is None:
+        if t._rg:
+            t = rematerialized.instead_of(t)
+    elif t._np is None:
         t = rematerialized.of_result(node, t)
-    elif t._np is None and t._rg:
-        t = rematerialized.instead_of(t)
     s = t._storage
     s.saved = True
     counter = t._skimp_counter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.storage import expressed
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._kernels import shaping
 from skimp.config import config
 
@@ -57,6 +59,17 @@ def expression(
     if wide is not result:
         root = converted(root, wide, result, inner)
     return root
+
+
+def of_kernel(
+    kernel: Kernel, given: Sequence[Tensor], layout: Layout, dtype: dtypes.dtype
+) -> Tensor:
+    """A dense tensor of a kernel's values alone, of tensors that are broadcast, which nobody waits
+    for or knows."""
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    nodes = tuple([node_of(t, layout, order, inner) for t in given])
+    return wrap(expressed(Expr(kernel, nodes, inner, dtype.np)), layout, dtype)
 
 
 def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:

@@ -234,6 +234,21 @@ def call(
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
 
 
+def expressed(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+    """A row on tensors and numbers of the types that it computes in as an expression alone, of any
+    size, which nobody waits for or knows: how a rule says what makes a result again.
+    """
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    shape = layouts.broadcast_shapes(*[t._skimp_layout_of().shape for t in tensors])
+    compute, result = row.types(args)
+    kernel = row.kernel(compute)
+    if params:
+        kernel = bound(kernel, *params)
+    layout = _tuple(Layout, (shape, result_strides(row, args, compute, shape), 0))
+    root = expression(row, kernel, args, compute, result, layout)
+    return wrap(storages.expressed(root), layout, result)
+
+
 def _without_bytes(
     row: Pointwise,
     args: tuple[Any, ...],

@@ -38,20 +38,25 @@ def register(s: Storage, expr: Expr) -> None:
             known = None
         if known is None:
             WAITING[key] = ref
-        for leaf in expr.leaves:
-            source: Any = leaf.storage
-            readers = source.readers
-            if readers is None:
-                source.readers = [ref]
-                continue
-            if readers[-1]() is s:
-                continue
-            readers += (ref,)
-            if len(readers) <= 64:
-                continue
-            readers[:] = _waiting(readers)
+        read_by(s, ref, expr)
         s.deferred = expr
         watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
+
+
+def read_by(s: Storage, ref: weakref.ref[Storage], expr: Expr) -> None:
+    """What the expression of `s` reads knows of it; for who has the lock."""
+    for leaf in expr.leaves:
+        source: Any = leaf.storage
+        readers = source.readers
+        if readers is None:
+            source.readers = [ref]
+            continue
+        if readers[-1]() is s:
+            continue
+        readers += (ref,)
+        if len(readers) <= 64:
+            continue
+        readers[:] = _waiting(readers)
 
 
 def _waiting(refs: list[weakref.ref[Storage]]) -> list[weakref.ref[Storage]]:

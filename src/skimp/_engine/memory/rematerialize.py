@@ -9,15 +9,17 @@ original is alive, it lends its block.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from skimp._engine.eval.expr import Expr
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
-from skimp._engine.memory.pending import LOCK, forget
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.pending import LOCK, forget, read_by
+from skimp._engine.memory.storage import Storage, defer, expressed
 
 _own_readers: Any = Storage.__dict__["readers"]
+_LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
 
 
 class Followed(Storage):
@@ -116,7 +118,20 @@ class Rematerialized(Storage):
             ):
                 forget(self)
                 self.block, self.lent, self.deferred = s.block, s, None
-        super().materialize()
+            expr = self.deferred
+            super().materialize()
+            if expr is not None:
+                self._leave(expr)
+
+    def _leave(self, expr: Expr) -> None:
+        """What the expression read has no readers where this was the only one: writes to it are
+        those of a storage that nobody reads again.
+        """
+        for leaf in expr.leaves:
+            source: Any = leaf.storage
+            readers = source.readers
+            if readers is not None and len(readers) == 1 and readers[0]() is self:
+                source.readers = None
 
     def will_write(self) -> None:
         """Before the bytes change: they may be the original's."""
@@ -135,14 +150,30 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     return None
 
 
-def make_rematerialized(defer: Storage, original: Storage) -> None:
-    """Make a storage with a deferred expression stand for the one whose bytes it would have."""
-    defer.__class__ = Rematerialized
-    new: Any = defer
+def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized | None:
+    """A storage with an expression that stands for the one whose bytes it has.
+
+    It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
+    then nobody who takes a block has to look at it. None where a budget had it computed at once.
+    """
+    new: Any = defer(expr) if waits else expressed(expr)
+    if new.deferred is None:
+        return None
+    new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
+    if not waits:
+        with LOCK():
+            read_by(new, weakref.ref(new), expr)
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original
     if followed.followers is None:
         followed.followers = []
-    followed.followers.append(weakref.ref(defer))
+    followed.followers.append(weakref.ref(new))
+    return new  # type: ignore[no-any-return]
+
+
+def keeps_little(read: Iterable[Any], nbytes: int) -> bool:
+    """Whether storages that an expression of `nbytes` reads have hardly more."""
+    most, of = _LITTLE
+    return sum([len(s) for s in read]) * of <= nbytes * most

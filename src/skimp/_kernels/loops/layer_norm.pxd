@@ -6,6 +6,11 @@ cpdef normalized(const float[::1] x, const float[::1] w, const float[::1] b, Py_
                  float eps, bint centre, float[::1] mean, float[::1] rstd, float[::1] out,
                  Py_ssize_t threads)
 
+@cython.locals(how=cython.int, rows=Py_ssize_t, t=Py_ssize_t)
+cpdef normalized_again(const float[::1] x, const float[::1] w, const float[::1] b, Py_ssize_t n,
+                       bint centre, float[::1] mean, float[::1] rstd, float[::1] out,
+                       Py_ssize_t threads)
+
 @cython.locals(n=Py_ssize_t, how=cython.int)
 cpdef made_normalized(object x, object shape, object w, object b, float eps, bint centre)
 

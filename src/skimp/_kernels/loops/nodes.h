@@ -50,6 +50,7 @@ enum { WANTED = 1, LISTED = 2, SHAPE = 4, STRIDES = 8, KNOWN = 16, BARE = 32 };
 #define NODES_TYPES 16
 #define NODES_NAMES 24
 #define NODES_NONE 255
+#define NODES_AGAIN_FROM (1 << 15) /* bytes (`rematerialize.AGAIN_FROM`) */
 
 typedef struct {
     PyTypeObject *type;
@@ -57,7 +58,7 @@ typedef struct {
     Py_ssize_t at[F_ALL];
 } NodesType;
 
-static PyObject *nodes_given, *nodes_name[F_ALL], *nodes_one;
+static PyObject *nodes_given, *nodes_name[F_ALL], *nodes_one, *nodes_again;
 static Py_ssize_t nodes_at[N_ALL];
 static NodesType nodes_types[NODES_TYPES];
 
@@ -280,6 +281,24 @@ static int nodes_keep(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *
     return 0;
 }
 
+/* Whether what made `x`, or made what it is a view of, has a rule by which it is made again; -1 with
+   an error. */
+static int nodes_is_made_again(PyObject *x) {
+    PyObject *a = nodes_get(x, F_NP), *base, *made_by;
+    int few;
+    if (a == NULL) return -1;
+    few = !PyArray_Check(a) || PyArray_NBYTES((PyArrayObject *)a) < NODES_AGAIN_FROM;
+    Py_DECREF(a);
+    if (few) return 0;
+    if ((base = nodes_get(x, F_BASE)) == NULL) return -1;
+    made_by = nodes_get(base == Py_None ? x : base, F_NODE);
+    Py_DECREF(base);
+    if (made_by == NULL) return -1;
+    few = _PyType_Lookup(Py_TYPE(made_by), nodes_again) != Py_True;
+    Py_DECREF(made_by);
+    return !few;
+}
+
 /* Save a tensor: a small plain one here, any other by `saving.save`; `of`: which result it is. */
 static int nodes_save(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *x, PyObject *of,
                       int bare) {
@@ -289,6 +308,7 @@ static int nodes_save(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *
         int plain = nodes_lacks(x, F_COUNTER);
         general = plain <= 0 ? 1 + 2 * plain : nodes_is(x, F_INFERENCE);
     }
+    if (general == 0 && of == NULL) general = nodes_is_made_again(x);
     if (general != 0) return general < 0 ? -1 : nodes_keep(saved, at, node, x, of);
     if ((s = nodes_get(x, F_STORAGE)) == NULL) return -1;
     version = nodes_set(s, F_SAVED, Py_True) < 0 ? NULL : nodes_get(s, F_VERSION);
@@ -623,6 +643,8 @@ static PyObject *nodes_bind(PyObject *given) {
             return NULL;
         }
     }
+    if (nodes_again == NULL && (nodes_again = PyUnicode_InternFromString("_skimp_again")) == NULL)
+        return NULL;
     if (nodes_one == NULL && (nodes_one = PyLong_FromLong(1)) == NULL) return NULL;
     memset(nodes_types, 0, sizeof(nodes_types));
     Py_XSETREF(nodes_given, Py_NewRef(given));

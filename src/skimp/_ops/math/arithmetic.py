@@ -28,7 +28,7 @@ from skimp._engine.dispatch.operators import (
     operators,
     plain_operators,
 )
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, expressed
 from skimp._engine.dispatch.pointwise_forms import (
     ROWS,
     binary,
@@ -313,7 +313,7 @@ MUL: Pointwise = Pointwise(
         "MulBackward0",
         input=_by_other,
         other=_by_input,
-        rematerialize=lambda input, other: call(MUL, (input, other)),
+        rematerialize=lambda input, other: expressed(MUL, (input, other)),
     ),
     PAIR,
     bare=True,

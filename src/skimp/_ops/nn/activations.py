@@ -17,7 +17,7 @@ from skimp._engine.dispatch.bodies import in_place_of
 from skimp._engine.dispatch.fast_path import fast_of
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, constant, refuse_complex, unrecorded
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, expressed
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.row import Function
@@ -134,8 +134,9 @@ def row(
     )
     if "input" in parameters(formula):
         given = "".join([f"{p}, " for p in params])
-        text = [f"def function(input, {given}):", f"    return call(row, (input,), ({given}))"]
-        rule.rematerialize = function_of(f"{name}_again", text, {"call": call, "row": made})
+        text = [f"def function(input, {given}):", f"    return expressed(row, (input,), ({given}))"]
+        space = {"expressed": expressed, "row": made}
+        rule.rematerialize = function_of(f"{name}_again", text, space)
     return made
 
 

@@ -14,10 +14,12 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rematerialize import kept_anyway
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.expressions import of_kernel
 from skimp._engine.dispatch.forms import NAMESPACES, export, general, hidden
 from skimp._engine.dispatch.operands import middle_array
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.dispatch.transforms import active
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Ints
@@ -141,7 +143,17 @@ def _made_again(noted: Any, mask: Any, scale: float) -> Any:
     """The result, with the same bits; half precision would round the scale."""
     if noted is None or noted._dtype not in _WIDE:
         return None
-    return noted * mask * scale
+    like = noted._skimp_layout_of()
+    layout = layouts.Layout(like.shape, layouts.empty_like_strides(like), 0)
+    return of_kernel(_kept(scale), (noted, mask), layout, noted._dtype)
+
+
+@lru_cache(256)
+def _kept(scale: float) -> Kernel:
+    def kept(x: Array, stays: Array, *, out: Array) -> None:
+        _multiplied(x, stays, scale, out)
+
+    return Kernel("kept", kept, aliases=False, strided=True, brief=True)
 
 
 DROPPED = Rule("MulBackward0", input=_dropped_back, at_once=True, rematerialize=_made_again)
@@ -208,7 +220,7 @@ def _small_dropout(
     scale = grown(p, input._dtype)
     made = as_it_lies(_times(x, stays, scale, "K"), input._dtype)
     if input._rg and modes.state.grad:
-        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale, None)
+        _RECORDED.record(made, input, as_it_lies(stays, dtypes.bool), scale, kept_anyway(input))
     return made
 
 

@@ -12,10 +12,13 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.expressions import of_kernel
 from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.reducers import add_up
+from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import compiled, normalization, normalization_onednn
@@ -252,11 +255,26 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
     return ((g * xhat).sum(dims), g.sum(dims)) if dims else (g * xhat, g)
 
 
-def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
-    """The steps of `_norm_block` after the subtraction of the mean, deferred."""
-    y = centred * rstd
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+@cache
+def _again(centred: bool, weighted: bool, biased: bool) -> Kernel:
+    def made(x: Array, rstd: Array, *others: Array, out: Array) -> None:
+        rest = list(others)
+        mean = rest.pop(0) if centred else None
+        w = rest.pop(0) if weighted else None
+        normalization.again(x, rstd, mean, w, rest[0] if biased else None, out=out)
+
+    return Kernel("normalized_again", made, aliases=True, strided=True, beside=True)
+
+
+def _made_again(input: Any, rstd: Any, mean: Any, weight: Any, bias: Any) -> Any:
+    """The result by its statistics, with the same bits; half precision would round each step."""
+    given = [t for t in (input, rstd, mean, weight, bias) if t is not None]
+    if {t._dtype for t in given} not in ({dtypes.float32}, {dtypes.float64}):
+        return None
+    kernel = _again(mean is not None, weight is not None, bias is not None)
+    shape = shape_of(input)
+    layout = Layout(shape, contiguous_strides(shape), 0)
+    return of_kernel(kernel, given, layout, input._dtype)
 
 
 def refuse_mixed(input: Any, *parameters: Any) -> None:
@@ -282,8 +300,8 @@ _LAYER_NORM = Rule(
         )
     },
     at_once=True,
-    rematerialize=lambda input, weight, bias, result1, result2: _affine(
-        input - result1, weight, bias, result2
+    rematerialize=lambda input, weight, bias, result1, result2: _made_again(
+        input, result2, result1, weight, bias
     ),
 )
 _RECORDED = recording(_LAYER_NORM, ("input", "normalized_shape", "weight", "bias", "eps"), (1, 2))
@@ -410,7 +428,7 @@ _RMS_NORM = Rule(
         )
     },
     at_once=True,
-    rematerialize=lambda input, weight, result1: _affine(input, weight, None, result1),
+    rematerialize=lambda input, weight, result1: _made_again(input, result1, None, weight, None),
 )
 _RMS_RECORDED = recording(_RMS_NORM, ("input", "normalized_shape", "weight", "eps"), (1,))
 
