@@ -21,8 +21,9 @@ from weakref import ref
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
-from skimp._engine.eval.expr import Expr, walk
+from skimp._engine.eval.expr import Expr, Leaf, Whole, later, lies_over, place_of, walk
 from skimp._engine.memory.layout import Layout, numel
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
@@ -35,6 +36,7 @@ from skimp._engine.tensor.tensor import Tensor, wrap
 from skimp.config import config
 
 _BELOW = 1  # nodes that save nothing (a sum), through which is looked
+_LONG = 16  # steps of an expression that has others in it which are not kept either
 _SHORT = 8  # steps that may be computed by each who reads them
 _FEW = 4  # other bytes that an expression reads are at most this part of the result's
 
@@ -52,17 +54,19 @@ def instead_of(t: Tensor) -> Tensor:
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:
         rule = getattr(type(node), "rule", None)
-        if rule is None or rule.rematerialize is None:
+        if rule is None or numel(base.shape) < config.rematerialize_from:
             return t
         extra = node._skimp_extra
         if s.version != (0 if extra is None else extra.version):  # that the op has left
             return t
-        if numel(base.shape) < config.rematerialize_from:
-            return t
-        deferred = _deferred(node, rule, base)
+        if rule.rematerialize is None:
+            deferred = _of_expression(node, s, True)
+        else:
+            deferred = _deferred(node, rule, base)
+            if deferred is not None:
+                make_rematerialized(deferred, s)
         if deferred is None:
             return t
-        make_rematerialized(deferred, s)
     alias = _on(deferred, s, t._skimp_layout_of(), t._dtype)
     alias._rg = True
     if t._base is None:
@@ -111,37 +115,74 @@ def of_result(node: Any, t: Tensor) -> Tensor:
     """An alias of `t`, a result that `node` saves, on its expression once more; `t` where that
     would keep other bytes than the node below does."""
     s = t._storage
-    expr = s.deferred and s.awaited()
-    if expr is None or t._base is not None or t._conj or t._skimp_neg or s.exported:
+    if s.deferred is None or t._base is not None or t._conj or t._skimp_neg or s.exported:
         return t
     if t._skimp_counter is not None or isinstance(s, Rematerialized):
         return t
-    if numel(t.shape) < config.rematerialize_from or not _reads_saved(node, expr, len(s)):
+    if numel(t.shape) < config.rematerialize_from:
         return t
-    deferred: Storage | None = rematerialized_of(s)
-    if deferred is None:
-        deferred = defer(_apart(expr))
-        make_rematerialized(deferred, s)
-    return _on(deferred, s, t._skimp_layout_of(), t._dtype)
+    deferred = _of_expression(node, s, False)
+    return t if deferred is None else _on(deferred, s, t._skimp_layout_of(), t._dtype)
 
 
-def _apart(expr: Expr) -> Expr:
+def _of_expression(node: Any, s: Storage, others: bool) -> Storage | None:
+    """The expression that a result of `node` waits for once more, in a storage that stands for it;
+    None where that would keep other bytes than the nodes below do, or, of `others`, the same."""
+    expr = s.deferred and s.awaited()
+    if expr is None:
+        return None
+    stand = _made_again(expr)
+    if (others and not stand) or not _reads_saved(node, expr, len(s), stand):
+        return None
+    found: Storage | None = rematerialized_of(s)
+    if found is not None:
+        return found
+    apart = _apart(expr, stand)
+    if stand and apart.size > _LONG:
+        return None
+    found = defer(apart)
+    make_rematerialized(found, s)
+    return found
+
+
+def _made_again(expr: Expr) -> dict[int, Expr | Leaf]:
+    """What stands for storages that an expression reads and that are not kept, by the leaves' ids:
+    a convolution's result, to be computed then, and the expression of a shortcut."""
+    found: dict[int, Expr | Leaf] = {}
+    for leaf in expr.leaves if host.budget is None else ():
+        s: Any = leaf.storage
+        other = rematerialized_of(s)
+        again = None if other is None else other.deferred
+        if again is None or s.block is None or not lies_over(leaf, s.block):
+            continue
+        array = leaf.array
+        if type(again) is Whole:
+            found[id(leaf)] = later(other, place_of(leaf))
+        elif again.shape == array.shape and array.flags.c_contiguous and again.dtype == array.dtype:
+            found[id(leaf)] = again
+    return found
+
+
+def _apart(expr: Expr, stand: dict[int, Expr | Leaf] | None = None) -> Expr:
     """The same expression in nodes of its own: that it is computed has nobody else's materialize,
-    unless it is long."""
-    if expr.size > _SHORT:
-        return Expr(expr.kernel, expr.args, expr.shape, expr.dtype)
-    made: dict[int, Expr] = {}
+    unless it is long. `stand`: leaves that take the place of others."""
+    if type(expr) is Whole or (expr.size > _SHORT and not stand):
+        return type(expr)(expr.kernel, expr.args, expr.shape, expr.dtype)
+    made: dict[int, Any] = {}
+    for key, other in (stand or {}).items():
+        made[key] = _apart(other) if isinstance(other, Expr) else other
     for node in walk((expr,)):
-        args = tuple([made[id(a)] if type(a) is Expr else a for a in node.args])
+        args = tuple([made.get(id(a), a) for a in node.args])
         made[id(node)] = Expr(node.kernel, args, node.shape, node.dtype)
-    return made[id(expr)]
+    one: Expr = made[id(expr)]
+    return one
 
 
-def _reads_saved(node: Any, expr: Expr, nbytes: int) -> bool:
-    """Whether an expression of a result of `nbytes` reads what the nodes below saved, and few
-    other bytes."""
+def _reads_saved(node: Any, expr: Expr, nbytes: int, stand: dict[int, Any]) -> bool:
+    """Whether an expression of a result of `nbytes` reads what the nodes below saved or what is
+    made again, and few other bytes."""
     kept = _saved_below(node, _BELOW)
-    read: set[Any] = {one.storage for one in expr.leaves}
+    read: set[Any] = {one.storage for one in expr.leaves if id(one) not in stand}
     return sum([len(s) for s in read.difference(kept)]) * _FEW <= nbytes
 
 
@@ -177,6 +218,8 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         value, version = saved[2 * i], saved[2 * i + 1]
         if type(value) is Noted:
             version, value = value.version, value.tensor()
+            if value is None:
+                return None
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (

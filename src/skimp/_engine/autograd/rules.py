@@ -10,6 +10,8 @@ The names of a formula's parameters say what is saved for it:
     result, result0 ... outputs
     NAME_shape, NAME_strides, NAME_dtype, NAME_layout
                         of a tensor argument or of the result, which is not saved
+    NAME_noted          a tensor argument that is not saved either: `rematerialize` has it, as long
+                        as somebody keeps it and nobody has written to it
     needs               the names of the arguments whose gradient this backward wants
     node                the node itself: its edges lead to the inputs
     edges               these edges, for a list whose tensors don't all need a gradient
@@ -35,7 +37,7 @@ from skimp._engine.autograd.nodes import Node
 Formula = Callable[..., Any]
 Key = str | tuple[str, ...]
 
-META = ("_shape", "_strides", "_dtype", "_layout")
+META = ("_shape", "_strides", "_dtype", "_layout", "_noted")
 ARG, RESULT, ARG_META, RESULT_META, CONSTANT = range(5)
 OF_NODE = frozenset({"node", "edges"})
 

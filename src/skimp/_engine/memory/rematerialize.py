@@ -11,7 +11,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from skimp._engine.eval.expr import Expr
+import numpy as np
+
+from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.pending import LOCK, forget
@@ -118,11 +120,40 @@ class Rematerialized(Storage):
                 self.block, self.lent, self.deferred = s.block, s, None
         super().materialize()
 
+    def awaited(self) -> Expr | None:
+        """Of what is computed whole, an expression that reads it."""
+        expr = super().awaited()
+        if type(expr) is not Whole:
+            return expr
+        return Expr(COPY, (reader_of(self, expr.shape, expr.dtype),), expr.shape, expr.dtype)
+
+    def replace(self, expr: Expr) -> bool:
+        if type(self.deferred) is Whole:
+            return False  # it may read this
+        return super().replace(expr)
+
+    def donor(self, expr: Expr) -> Storage | None:
+        """What is computed whole is not computed over what it reads."""
+        return None if type(expr) is Whole else super().donor(expr)
+
     def will_write(self) -> None:
         """Before the bytes change: they may be the original's."""
         if self.lent is not None:
             self.lent.will_write()
         super().will_write()
+
+
+def reader_of(s: Storage, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Leaf:
+    """A leaf on all of a storage, whose bytes are asked for when somebody reads it."""
+    return later(s, lambda s: np.ndarray(shape, dtype, s.flat()))
+
+
+def reads_whole(s: Any) -> bool:
+    """Whether something computed whole has to be before a storage has its bytes."""
+    expr = s.deferred
+    if expr is None:
+        return False
+    return type(expr) is Whole or any([reads_whole(leaf.storage) for leaf in expr.leaves])
 
 
 def rematerialized_of(original: Storage) -> Rematerialized | None:
