@@ -82,18 +82,35 @@ class Noted:
     does: a write to it is no error, but nothing is made of it from then on.
     """
 
-    __slots__ = ("_dtype", "_layout", "_storage", "version")
+    __slots__ = ("_again", "_dtype", "_layout", "_storage", "_unseen", "version")
 
     def __init__(self, t: Tensor) -> None:
         self._storage = ref(t._storage)
+        again = rematerialized_of(t._storage)
+        self._again = None if again is None else ref(again)
         self._layout = t._skimp_layout_of()
         self._dtype = t._dtype
         self.version = t._storage.version
+        self._unseen = t._storage.unseen
 
     def tensor(self) -> Tensor | None:
         """The tensor; None where nobody keeps it any more."""
         s = self._storage()
         return None if s is None else _on(s, s, self._layout, self._dtype)
+
+    def kept(self) -> tuple[Tensor | None, bool]:
+        """A tensor with the same values, if there is one still; and whether it costs no bytes, for
+        it is to be made again for somebody else, or autograd has saved it.
+        """
+        s = self._storage()
+        if s is not None and (s.version != self.version or s.unseen != self._unseen):
+            return None, False
+        again = None if self._again is None else self._again()
+        if again is not None and again.version == self.version:
+            return wrap(again, self._layout, self._dtype), True
+        if s is None or s.exported or s.deferred is not None:
+            return None, False
+        return wrap(s, self._layout, self._dtype), s.saved
 
 
 def kept_anyway(t: Tensor) -> Noted | None:
@@ -166,8 +183,10 @@ def _made_again(expr: Expr) -> dict[int, Expr | Leaf]:
 def _apart(expr: Expr, stand: dict[int, Expr | Leaf] | None = None) -> Expr:
     """The same expression in nodes of its own: that it is computed has nobody else's materialize,
     unless it is long. `stand`: leaves that take the place of others."""
-    if type(expr) is Whole or (expr.size > _SHORT and not stand):
-        return type(expr)(expr.kernel, expr.args, expr.shape, expr.dtype)
+    if type(expr) is Whole:
+        return expr
+    if expr.size > _SHORT and not stand:
+        return Expr(expr.kernel, expr.args, expr.shape, expr.dtype)
     made: dict[int, Any] = {}
     for key, other in (stand or {}).items():
         made[key] = _apart(other) if isinstance(other, Expr) else other
@@ -213,6 +232,9 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     values = []
     for name in parameters(rule.rematerialize):
         i = found.get(name)
+        if i is None and name == "result":
+            values.append(base)  # which need not be kept
+            continue
         if i is None:
             return None
         value, version = saved[2 * i], saved[2 * i + 1]

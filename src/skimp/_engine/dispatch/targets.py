@@ -15,7 +15,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import converted, node_of
 from skimp._engine.dispatch.operands import empty_dense
 from skimp._engine.eval.copy import copy
-from skimp._engine.eval.expr import Expr, Kernel, Whole, later
+from skimp._engine.eval.expr import Expr, Kernel, Leaf, Whole, later
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.caching import POOLED
@@ -58,15 +58,21 @@ def blank(
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
 
 
-def whole(kernel: Kernel, given: Sequence[Tensor], shape: Ints) -> Tensor:
+def whole(
+    kernel: Kernel,
+    leaves: Sequence[Leaf],
+    shape: Ints,
+    dtype: dtypes.dtype,
+    keeps: tuple[object, ...] = (),
+) -> Tensor:
     """A row-major tensor that a kernel computes of whole arrays, when somebody reads it."""
-    dtype = given[0]._dtype
-    leaves = [
-        later(t._storage, partial(_seen, layout=t._skimp_layout_of(), dtype=t._dtype.np))
-        for t in given
-    ]
-    expr = Whole(kernel, tuple(leaves), shape, dtype.np)
+    expr = Whole(kernel, tuple(leaves), shape, dtype.np, keeps)
     return wrap(storages.defer(expr), layouts.contiguous(shape), dtype)
+
+
+def leaf_of(t: Tensor) -> Leaf:
+    """A leaf on a tensor, whose bytes are asked for when somebody reads it."""
+    return later(t._storage, partial(_seen, layout=t._skimp_layout_of(), dtype=t._dtype.np))
 
 
 def _seen(s: Any, layout: Layout, dtype: np.dtype[Any]) -> Array:

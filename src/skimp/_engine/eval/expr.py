@@ -243,9 +243,22 @@ class Expr:
 class Whole(Expr):
     """One kernel on whole arrays, of any shapes, and not block by block (a convolution): it is part
     of no other expression, and nothing is computed over what it reads.
+
+    `keeps`: storages that it reads and nobody else might keep, which are there for it alone.
     """
 
-    __slots__ = ()
+    __slots__ = ("keeps",)
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        args: tuple[Leaf, ...],
+        shape: Shape,
+        dtype: np.dtype[Any],
+        keeps: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(kernel, args, shape, dtype)
+        self.keeps: Final = keeps
 
     def compute(self, out: Array) -> None:
         self.kernel.fn(*[leaf.array for leaf in self.args], out=out)

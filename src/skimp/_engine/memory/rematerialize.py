@@ -22,6 +22,10 @@ from skimp._engine.memory.storage import Storage
 _own_readers: Any = Storage.__dict__["readers"]
 
 
+def _nobody() -> None:
+    """The original of a storage that stands for none."""
+
+
 class Followed(Storage):
     """A storage that others stand for: when it goes, it tells them how often it was written to."""
 
@@ -35,11 +39,13 @@ class Followed(Storage):
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
+                follower.readers = self.readers  # its own from now on
 
     def is_read_by(self, expr: Expr) -> bool:
-        """Also by way of those who have its block."""
+        """Also by way of those who have its block, or would have."""
         return any(
-            one.storage is self or getattr(one.storage, "lent", None) is self for one in expr.leaves
+            one.storage is self or getattr(one.storage, "original", _nobody)() is self
+            for one in expr.leaves
         )
 
 
@@ -49,6 +55,7 @@ class Rematerialized(Storage):
     spare = True
     original: weakref.ref[Storage]
     noted: int = 0  # its version at which it has these bytes
+    seen: int = 0  # the last write to it that no version counts
     last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
     lent: Storage | None = None  # whose block this is
 
@@ -80,17 +87,17 @@ class Rematerialized(Storage):
 
     @property
     def readers(self) -> list[weakref.ref[Storage]] | None:
-        """Who writes to the original has to know who reads its block by way of this."""
-        lent = self.lent
-        return _own_readers.__get__(self) if lent is None else lent.readers
+        """Who writes to the original has to know who reads its block by way of this, or will."""
+        s = self.original()
+        return _own_readers.__get__(self) if s is None else s.readers
 
     @readers.setter
     def readers(self, value: list[weakref.ref[Storage]] | None) -> None:
-        lent = self.lent
-        if lent is None:
+        s = self.original()
+        if s is None:
             _own_readers.__set__(self, value)
         else:
-            lent.readers = value
+            s.readers = value
 
     @property
     def exported(self) -> object:
@@ -128,18 +135,18 @@ class Rematerialized(Storage):
         return Expr(COPY, (reader_of(self, expr.shape, expr.dtype),), expr.shape, expr.dtype)
 
     def replace(self, expr: Expr) -> bool:
-        if type(self.deferred) is Whole:
-            return False  # it may read this
-        return super().replace(expr)
+        """Not here: who waits for this reads it, and not its expression alone."""
+        return False
 
     def donor(self, expr: Expr) -> Storage | None:
         """What is computed whole is not computed over what it reads."""
         return None if type(expr) is Whole else super().donor(expr)
 
     def will_write(self) -> None:
-        """Before the bytes change: they may be the original's."""
-        if self.lent is not None:
-            self.lent.will_write()
+        """Before the bytes change: they may be the original's, whose readers are this one's."""
+        for s in (self.original(), self.lent):
+            if s is not None:
+                s.will_write()
         super().will_write()
 
 
@@ -161,7 +168,9 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     if isinstance(original, Followed):
         for ref in original.followers or ():
             follower = ref()
-            if follower is not None and follower.noted == original.version:
+            if follower is None or follower.seen != original.unseen:
+                continue
+            if follower.noted == original.version:
                 return follower
     return None
 
@@ -171,6 +180,7 @@ def make_rematerialized(defer: Storage, original: Storage) -> None:
     defer.__class__ = Rematerialized
     new: Any = defer
     new.original, new.noted = weakref.ref(original), original.version
+    new.seen = original.unseen
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original

@@ -12,7 +12,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import blank, whole
+from skimp._engine.dispatch.targets import blank, leaf_of, whole
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.ledger import host
@@ -206,14 +206,18 @@ def _made_again(
     if any([reads_whole(t._storage) for t in given]):
         return None
     form = _form(shape_of(input), shape_of(weight), stride, padding, dilation, groups)
-    shapes = form.images, form.kernels, form.kernels[:2]
 
-    def compute(*arrays: Array, out: Array) -> None:
-        seen = [a.reshape(shape) for a, shape in zip(arrays, shapes, strict=False)]
-        bias = None if bias_noted is None else seen[2]
-        conv_kernels.forward(seen[0], seen[1], bias, out.reshape(form.places), form.window)
+    def compute(images: Array, kernels: Array, bias: Array | None = None, *, out: Array) -> None:
+        conv_kernels.forward(
+            images.reshape(form.images),
+            kernels.reshape(form.kernels),
+            None if bias is None else bias.reshape(form.kernels[:2]),
+            out.reshape(form.places),
+            form.window,
+        )
 
-    return whole(Kernel("convolution", compute), given, form.result)
+    leaves = [leaf_of(t) for t in given]
+    return whole(Kernel("convolution", compute), leaves, form.result, input._dtype)
 
 
 _BRIEFLY: Final = 32  # products for each element of a result that is not kept but made again
