@@ -61,6 +61,14 @@ def dense_anew(net: Net) -> Any:
     return dense(net, True)
 
 
+def dense_of_parts(net: Net) -> Any:
+    """Nobody but what was joined keeps the parts."""
+    parts = [net.conv(net.x)]
+    for _ in range(3):
+        parts.append(net.conv(net.normed(net.m.cat(parts, 1))))
+    return net.conv(net.normed(net.m.cat(parts, 1))).square().mean()
+
+
 def shaped_as_u(net: Net) -> Any:
     kept = net.normed(net.conv(net.x))
     below = net.conv(kept)
@@ -69,7 +77,7 @@ def shaped_as_u(net: Net) -> Any:
     return net.conv(x).square().mean()
 
 
-PROGRAMS = {f.__name__: f for f in (dense, dense_anew, shaped_as_u)}
+PROGRAMS = {f.__name__: f for f in (dense, dense_anew, dense_of_parts, shaped_as_u)}
 
 
 def step(m: Any, name: str, last: bool = False) -> list[Any]:
@@ -90,7 +98,10 @@ def test_the_same_bits_as_if_it_were_kept(name: str, last: bool) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3 * np.abs(other).max())
 
 
-@pytest.mark.parametrize(("name", "results"), [("dense", 5), ("dense_anew", 5), ("shaped_as_u", 3)])
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [("dense", 5), ("dense_anew", 5), ("dense_of_parts", 5), ("shaped_as_u", 3)],
+)
 def test_each_part_is_kept_once(name: str, results: int) -> None:
     PROGRAMS[name](Net(skimp)).item()  # what is loaded the first time
     net = Net(skimp)

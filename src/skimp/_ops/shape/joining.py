@@ -81,16 +81,16 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tenso
 
 def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result: Tensor) -> Any:
     """The result as it was, put together when somebody reads it, of what is kept or made again
-    anyway, and of other parts, which are at most half of it: those that are there still, and copies
-    of those that are gone."""
+    anyway, of other parts that are there still, which then are kept in its place, and of copies of
+    those that are gone, at most half of it."""
     shape, dtype = shape_of(result), result._dtype
     if host.budget is not None or dtype.is_complex or None in tensors_noted:
         return None
     if any([len(s) != len(shape) for s in tensors_shape]):
         return None
-    found = [note.kept() for note in tensors_noted]
-    own = [math.prod(s) for s, (_, free) in zip(tensors_shape, found, strict=True) if not free]
-    if 2 * sum(own) > math.prod(shape) or any(
+    found = [_whole_or_free(*note.kept()) for note in tensors_noted]
+    gone = [math.prod(s) for s, (t, _) in zip(tensors_shape, found, strict=True) if t is None]
+    if 2 * sum(gone) > math.prod(shape) or any(
         [t is not None and t._dtype is not dtype for t, _ in found]
     ):
         return None
@@ -115,6 +115,14 @@ def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result
             leaves.append(leaf_of(t))
         start = stop
     return whole(_joint(dim), leaves, shape, dtype, tuple(keeps))
+
+
+def _whole_or_free(t: Tensor | None, free: bool) -> tuple[Tensor | None, bool]:
+    """Without a part of a larger storage, all of which would be kept for it."""
+    if t is None or free:
+        return t, free
+    every = math.prod(shape_of(t)) * t._dtype.itemsize
+    return (t if len(t._storage) == every else None), False
 
 
 def _parts(t: Tensor, dim: int) -> Whole | None:
