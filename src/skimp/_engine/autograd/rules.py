@@ -10,6 +10,8 @@ The names of a formula's parameters say what is saved for it:
     result, result0 ... outputs
     NAME_shape, NAME_strides, NAME_dtype, NAME_layout
                         of a tensor argument or of the result, which is not saved
+    NAME_noted          a tensor argument that is not saved either: `rematerialize` has it, as long
+                        as somebody keeps it and nobody has written to it; of a list, the notes
     needs               the names of the arguments whose gradient this backward wants
     node                the node itself: its edges lead to the inputs
     edges               these edges, for a list whose tensors don't all need a gradient
@@ -17,9 +19,10 @@ The names of a formula's parameters say what is saved for it:
 
 With `rematerialize`, a function of such parameters that makes the first result once more for little
 work, that result has no bytes of its own where it is large and another node saves it
-(`rematerialize.py`). With `releases_early`, the last formula runs first, and large values go with
-the last one that reads them (`runner.py`). With `unfolds`, which makes one into them, nodes stand
-for those of views too (`folded.py`).
+(`rematerialize.py`); as `result` it is given that itself, which nobody need keep. With
+`releases_early`, the last formula runs first, and large values go with the last one that reads them
+(`runner.py`). With `unfolds`, which makes one into them, nodes stand for those of views too
+(`folded.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
@@ -35,7 +38,7 @@ from skimp._engine.autograd.nodes import Node
 Formula = Callable[..., Any]
 Key = str | tuple[str, ...]
 
-META = ("_shape", "_strides", "_dtype", "_layout")
+META = ("_shape", "_strides", "_dtype", "_layout", "_noted")
 ARG, RESULT, ARG_META, RESULT_META, CONSTANT = range(5)
 OF_NODE = frozenset({"node", "edges"})
 

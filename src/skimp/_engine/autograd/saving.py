@@ -203,7 +203,8 @@ def _kept(node: Node, t: Tensor, result: int | None) -> tuple[Tensor, int]:
 
 
 def meta_of(value: Any, meta: str) -> Any:
-    """The shape, strides, dtype or layout of an argument that is not saved; of a list, of each."""
+    """The shape, strides, dtype or layout of an argument that is not saved, or a note of it; of a
+    list, of each."""
     if isinstance(value, (list, tuple)):
         return [meta_of(v, meta) for v in value]
     if not isinstance(value, Tensor):
@@ -212,6 +213,8 @@ def meta_of(value: Any, meta: str) -> Any:
         return shape_of(value)
     if meta == "_strides":
         return strides_of(value)
+    if meta == "_noted":
+        return None if value._hollow else rematerialized.Noted(value)
     return value._dtype if meta == "_dtype" else value._skimp_layout_of()
 
 

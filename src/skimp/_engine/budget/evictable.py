@@ -23,7 +23,7 @@ import numpy as np
 from skimp._engine.budget import verify
 from skimp._engine.budget.spill import Place
 from skimp._engine.budget.statistics import counts
-from skimp._engine.eval.expr import Expr, Leaf
+from skimp._engine.eval.expr import Expr, Leaf, lies_over, place_of, take_array
 from skimp._engine.interpreter import HELD_BY_ATTRIBUTE, HELD_BY_VARIABLE
 from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
@@ -33,7 +33,6 @@ from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
 from skimp._engine.memory.users import alive
-from skimp._kernels import shaping
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[Array], Place]
@@ -293,24 +292,6 @@ def let_go(held: list[Evictable]) -> None:
         del held[0]  # one step with the line above
 
 
-def lies_over(leaf: Leaf, block: Array) -> bool:
-    """Whether a leaf's array is a view of the block, not a copy of its own (a conjugate)."""
-    array = leaf.array
-    root = block.base if isinstance(block.base, np.ndarray) else block
-    return array is root or array.base is root
-
-
-def place_of(leaf: Leaf) -> Callable[[Storage], Array]:
-    """What makes a leaf's array from the bytes that it is of."""
-    storage: Any = leaf.storage
-    array = leaf.array
-    block = storage.block
-    whole = array.nbytes == block.nbytes and array.flags.c_contiguous
-    start = 0 if whole else shaping.address(array) - shaping.address(block)
-    shape, dtype, strides = array.shape, array.dtype, array.strides
-    return lambda s: np.ndarray(shape, dtype, s.flat(), start, strides)
-
-
 def _leaves_on(s: Storage) -> list[Leaf]:
     """The leaves of waiting deferred expressions that have an array over the storage's bytes."""
     found: dict[int, Leaf] = {}
@@ -332,16 +313,6 @@ def _has_array(leaf: Leaf) -> bool:
     except AttributeError:
         return False
     return True
-
-
-def _take_array(leaf: Leaf, array_of: Callable[[Storage], Array]) -> None:
-    def again(leaf: Leaf) -> Array:
-        storage: Any = leaf.storage
-        leaf.array = array_of(storage)
-        return leaf.array
-
-    leaf.again = again
-    del leaf.array
 
 
 # -- going ----------------------------------------------------------------------------------------
@@ -384,7 +355,7 @@ def evict(
             assert write is not None
             place = write(as_bytes(block)[: s.size])
         for leaf, way in zip(leaves, ways, strict=True):
-            _take_array(leaf, way)
+            take_array(leaf, way)
         if needs is not None and begun is not None and _changes[0] != begun:
             return False
         nbytes = s.nbytes  # one step with the test

@@ -23,7 +23,7 @@ from skimp._engine.autograd.modes import state
 from skimp._engine.autograd.tasks import running
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
-from skimp._engine.eval.expr import Expr, Leaf, walk
+from skimp._engine.eval.expr import Expr, Leaf, lies_over, place_of, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -181,7 +181,7 @@ class Pointwise(Recipe):
             numbers[id(leaf)] = len(self._leaves)
             array = leaf.array
             like = (array.shape, array.dtype) if array.flags.c_contiguous else None
-            self._leaves.append((known[id(leaf.storage)], evictable.place_of(leaf), like))
+            self._leaves.append((known[id(leaf.storage)], place_of(leaf), like))
         for node in walk((expr,)):
             args = [(type(a), numbers[id(a)] if type(a) in (Expr, Leaf) else a) for a in node.args]
             numbers[id(node)] = len(self._nodes)
@@ -256,7 +256,7 @@ def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
     """Note the expression by which a storage's bytes are made."""
     for leaf in expr.leaves:
         block: Any = leaf.storage.block  # type: ignore[attr-defined]
-        if block is None or not evictable.lies_over(leaf, block):
+        if block is None or not lies_over(leaf, block):
             return None
     sources = sources_of(list({id(leaf.storage): leaf.storage for leaf in expr.leaves}.values()))
     if sources is None:

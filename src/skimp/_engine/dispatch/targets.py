@@ -5,6 +5,7 @@ a checked `out=`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import converted, node_of
 from skimp._engine.dispatch.operands import empty_dense
 from skimp._engine.eval.copy import copy
-from skimp._engine.eval.expr import Expr
+from skimp._engine.eval.expr import Expr, Kernel, Leaf, Whole, later
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.caching import POOLED
@@ -55,6 +56,29 @@ def blank(
         return made, array
     made = empty(shape, dtype, strides)
     return made, made._storage.view(made._skimp_layout_of(), dtype.np)
+
+
+def whole(
+    kernel: Kernel,
+    leaves: Sequence[Leaf],
+    shape: Ints,
+    dtype: dtypes.dtype,
+    keeps: tuple[object, ...] = (),
+) -> Tensor:
+    """A row-major tensor that a kernel computes of whole arrays, when somebody reads it; nobody
+    waits for it or knows it."""
+    expr = Whole(kernel, tuple(leaves), shape, dtype.np, keeps)
+    return wrap(storages.expressed(expr), layouts.contiguous(shape), dtype)
+
+
+def leaf_of(t: Tensor) -> Leaf:
+    """A leaf on a tensor, whose bytes are asked for when somebody reads it."""
+    return later(t._storage, partial(_seen, layout=t._skimp_layout_of(), dtype=t._dtype.np))
+
+
+def _seen(s: Any, layout: Layout, dtype: np.dtype[Any]) -> Array:
+    array: Array = s.view(layout, dtype)
+    return array
 
 
 _C_NAMES = {

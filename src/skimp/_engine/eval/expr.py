@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.interpreter import HELD_BY_VARIABLE
-from skimp._kernels import bare
+from skimp._kernels import bare, shaping
 from skimp._kernels.threads import Call
 
 Array = np.ndarray[Any, Any]
@@ -129,8 +129,9 @@ class Leaf:
     """An array that an expression reads. `storage` is kept alive; only its identity matters here.
 
     `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
-    or stride 0). Where a budget has taken the storage's bytes away, `array` is not set, and comes
-    back with them (`again`). `watched` says who counts it among what waits.
+    or stride 0). Where the storage's bytes are not there, but away within a budget or to be made
+    again, `array` is not set, and comes with them (`again`). `watched` says who counts it among
+    what waits.
     """
 
     __slots__ = ("again", "array", "storage", "watched")
@@ -152,6 +153,43 @@ class Leaf:
         return f"Leaf({self.array.dtype}{list(self.array.shape)})"
 
 
+def later(storage: object, array_of: Callable[[Any], Array]) -> Leaf:
+    """A leaf whose array is made of the storage when somebody reads it."""
+    leaf = Leaf(storage, _EMPTY)
+    take_array(leaf, array_of)
+    return leaf
+
+
+def take_array(leaf: Leaf, array_of: Callable[[Any], Array]) -> None:
+    """Have a leaf's array go, and come back by `array_of(storage)`."""
+
+    def again(leaf: Leaf) -> Array:
+        leaf.array = array_of(leaf.storage)
+        return leaf.array
+
+    leaf.again = again
+    del leaf.array
+
+
+def lies_over(leaf: Leaf, block: Array) -> bool:
+    """Whether a leaf's array is a view of the block, not a copy of its own (a conjugate)."""
+    array = leaf.array
+    root = block.base if isinstance(block.base, np.ndarray) else block
+    return array is root or array.base is root
+
+
+def place_of(leaf: Leaf) -> Callable[[Any], Array]:
+    """What makes a leaf's array from the bytes that it is of, those of a storage."""
+    storage: Any = leaf.storage
+    array = leaf.array
+    block = storage.block
+    whole = array.nbytes == block.nbytes and array.flags.c_contiguous
+    start = 0 if whole else shaping.address(array) - shaping.address(block)
+    shape, dtype, strides = array.shape, array.dtype, array.strides
+    return lambda s: np.ndarray(shape, dtype, s.flat(), start, strides)
+
+
+_EMPTY: Final = np.empty(0)
 _NONE: Final[frozenset[Leaf]] = frozenset()
 
 
@@ -204,6 +242,30 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"Expr({self.kernel.name}, {self.dtype}{list(self.shape)}, nodes<={self.size})"
+
+
+class Whole(Expr):
+    """One kernel on whole arrays, of any shapes, and not block by block (a convolution): it is part
+    of no other expression, and nothing is computed over what it reads.
+
+    `keeps`: storages that it reads and nobody else might keep, which are there for it alone.
+    """
+
+    __slots__ = ("keeps",)
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        args: tuple[Leaf, ...],
+        shape: Shape,
+        dtype: np.dtype[Any],
+        keeps: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(kernel, args, shape, dtype)
+        self.keeps: Final = keeps
+
+    def compute(self, out: Array) -> None:
+        self.kernel.fn(*[leaf.array for leaf in self.args], out=out)
 
 
 def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:

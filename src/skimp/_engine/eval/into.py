@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.copy import copy
-from skimp._engine.eval.expr import COPY, Array, Expr, Leaf
+from skimp._engine.eval.expr import COPY, Array, Expr, Leaf, Whole
 from skimp._engine.eval.make import ITEM
 from skimp._engine.eval.program import steps_of
 from skimp._engine.eval.reduce import map_rows
@@ -27,6 +27,9 @@ def write(root: Expr, out: Array) -> None:
 
     `out` may be the very elements of leaves; other overlaps cost a copy.
     """
+    if type(root) is Whole:
+        observed(root.compute, out)
+        return
     if root.kernel is COPY and type(source := root.args[0]) is Leaf:
         array = source.array
         if not bare.may_share_memory(array, out):

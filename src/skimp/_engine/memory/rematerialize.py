@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from skimp._engine.eval.expr import Expr
+import numpy as np
+
+from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.pending import LOCK, forget, read_by
@@ -20,6 +22,10 @@ from skimp._engine.memory.storage import Storage, defer, expressed
 
 _own_readers: Any = Storage.__dict__["readers"]
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
+
+
+def _nobody() -> None:
+    """The original of a storage that stands for none."""
 
 
 class Followed(Storage):
@@ -35,11 +41,13 @@ class Followed(Storage):
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
+                follower.readers = self.readers  # its own from now on
 
     def is_read_by(self, expr: Expr) -> bool:
-        """Also by way of those who have its block."""
+        """Also by way of those who have its block, or would have."""
         return any(
-            one.storage is self or getattr(one.storage, "lent", None) is self for one in expr.leaves
+            one.storage is self or getattr(one.storage, "original", _nobody)() is self
+            for one in expr.leaves
         )
 
 
@@ -49,6 +57,7 @@ class Rematerialized(Storage):
     spare = True
     original: weakref.ref[Storage]
     noted: int = 0  # its version at which it has these bytes
+    seen: int = 0  # the last write to it that no version counts
     last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
     lent: Storage | None = None  # whose block this is
 
@@ -80,17 +89,17 @@ class Rematerialized(Storage):
 
     @property
     def readers(self) -> list[weakref.ref[Storage]] | None:
-        """Who writes to the original has to know who reads its block by way of this."""
-        lent = self.lent
-        return _own_readers.__get__(self) if lent is None else lent.readers
+        """Who writes to the original has to know who reads its block by way of this, or will."""
+        s = self.original()
+        return _own_readers.__get__(self) if s is None else s.readers
 
     @readers.setter
     def readers(self, value: list[weakref.ref[Storage]] | None) -> None:
-        lent = self.lent
-        if lent is None:
+        s = self.original()
+        if s is None:
             _own_readers.__set__(self, value)
         else:
-            lent.readers = value
+            s.readers = value
 
     @property
     def exported(self) -> object:
@@ -133,11 +142,40 @@ class Rematerialized(Storage):
             if readers is not None and len(readers) == 1 and readers[0]() is self:
                 source.readers = None
 
+    def awaited(self) -> Expr | None:
+        """Of what is computed whole, an expression that reads it."""
+        expr = super().awaited()
+        if type(expr) is not Whole:
+            return expr
+        return Expr(COPY, (reader_of(self, expr.shape, expr.dtype),), expr.shape, expr.dtype)
+
+    def replace(self, expr: Expr) -> bool:
+        """Not here: who waits for this reads it, and not its expression alone."""
+        return False
+
+    def donor(self, expr: Expr) -> Storage | None:
+        """What is computed whole is not computed over what it reads."""
+        return None if type(expr) is Whole else super().donor(expr)
+
     def will_write(self) -> None:
-        """Before the bytes change: they may be the original's."""
-        if self.lent is not None:
-            self.lent.will_write()
+        """Before the bytes change: they may be the original's, whose readers are this one's."""
+        for s in (self.original(), self.lent):
+            if s is not None:
+                s.will_write()
         super().will_write()
+
+
+def reader_of(s: Storage, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Leaf:
+    """A leaf on all of a storage, whose bytes are asked for when somebody reads it."""
+    return later(s, lambda s: np.ndarray(shape, dtype, s.flat()))
+
+
+def reads_whole(s: Any) -> bool:
+    """Whether something computed whole has to be before a storage has its bytes."""
+    expr = s.deferred
+    if expr is None:
+        return False
+    return type(expr) is Whole or any([reads_whole(leaf.storage) for leaf in expr.leaves])
 
 
 def rematerialized_of(original: Storage) -> Rematerialized | None:
@@ -145,7 +183,9 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     if isinstance(original, Followed):
         for ref in original.followers or ():
             follower = ref()
-            if follower is not None and follower.noted == original.version:
+            if follower is None or follower.seen != original.unseen:
+                continue
+            if follower.noted == original.version:
                 return follower
     return None
 
@@ -161,6 +201,7 @@ def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized
         return None
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
+    new.seen = original.unseen
     if not waits:
         with LOCK():
             read_by(new, weakref.ref(new), expr)

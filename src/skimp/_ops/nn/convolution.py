@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -11,9 +12,11 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.bodies import of_dims
 from skimp._engine.dispatch.forms import export, hidden, watching
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.targets import blank, leaf_of, whole
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.rematerialize import reads_whole
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels, conv_onednn
@@ -22,6 +25,7 @@ from skimp._kernels.im2col import Window, out_size
 from skimp._ops import batching
 from skimp._ops.nn.convolution_arguments import check, judged, per_dim, steps_of, transposed_steps
 from skimp._ops.nn.padding import constant_pad
+from skimp.config import config
 
 Ints = tuple[int, ...]
 _SCRATCH: Final = 1 << 21  # bytes that a convolution takes meanwhile, about
@@ -185,12 +189,70 @@ _APART = Rule(
 _TOGETHER = Rule("ConvolutionBackward0", {("input", "weight", "bias"): _to_several}, at_once=True)
 
 
+def _made_again(
+    input: Any,
+    weight: Any,
+    bias_noted: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> Any:
+    """The result as it was, computed when somebody reads it; but not where the input is to be
+    made by a convolution itself, or the result lies otherwise than a row-major one."""
+    given = [t for t in (input, weight, bias_noted) if t is not None]
+    if host.budget is not None or any([t._hollow or t._conj for t in given]):
+        return None
+    if any([reads_whole(t._storage) for t in given]):
+        return None
+    form = _form(shape_of(input), shape_of(weight), stride, padding, dilation, groups)
+
+    def compute(images: Array, kernels: Array, bias: Array | None = None, *, out: Array) -> None:
+        conv_kernels.forward(
+            images.reshape(form.images),
+            kernels.reshape(form.kernels),
+            None if bias is None else bias.reshape(form.kernels[:2]),
+            out.reshape(form.places),
+            form.window,
+        )
+
+    leaves = [leaf_of(t) for t in given]
+    return whole(Kernel("convolution", compute), leaves, form.result, input._dtype)
+
+
+_BRIEFLY: Final = 32  # products for each element of a result that is not kept but made again
+# The rule of those, which keeps what makes the result.
+_AGAIN = Rule(
+    "ConvolutionBackward0",
+    {
+        (
+            "input",
+            "weight",
+            "bias",
+        ): lambda g, input, weight, needs, stride, padding, dilation, groups, bias_noted: (
+            _to_several(g, input, weight, needs, stride, padding, dilation, groups)
+        )
+    },
+    at_once=True,
+    rematerialize=_made_again,
+)
+
+
 def _chosen(given: dict[str, Any]) -> Rule:
     """A formula keeps all that it reads: one for several gradients reads the input and the weight
     anyway where the weight's is among them."""
-    bias = given["bias"]
-    several = given["input"]._rg or (bias is not None and bias._rg)
-    return _TOGETHER if several and given["weight"]._rg else _APART
+    input, weight, bias = given["input"], given["weight"], given["bias"]
+    if weight._rg and _is_brief(shape_of(input), shape_of(weight)):
+        return _AGAIN
+    several = input._rg or (bias is not None and bias._rg)
+    return _TOGETHER if several and weight._rg else _APART
+
+
+def _is_brief(shape: Ints, weight: Ints) -> bool:
+    """Whether a large result is little work: it might not have to be kept."""
+    size = math.prod(shape) // shape[1] * weight[0] if shape[1] else 0
+    large = max(config.rematerialize_from, config.defer_from)
+    return size >= large and math.prod(weight[1:]) <= _BRIEFLY
 
 
 @hidden(rule=watching(_chosen, "input", "weight", "bias"), batch=batching.layers.conv)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.dispatch.forms import general, hidden
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.targets import blank, pour, target
+from skimp._engine.dispatch.targets import blank, leaf_of, pour, target, whole
 from skimp._engine.eval.copy import copy
+from skimp._engine.eval.expr import Kernel, Leaf, Whole
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
@@ -22,6 +25,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._kernels import bare, copies
 from skimp._ops import batching
 from skimp._ops.sparse import rules as sparse
+from skimp.config import config
 
 Ints = tuple[int, ...]
 
@@ -73,6 +77,84 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int, edges: Any) -> list[Tenso
         grads.append(None if to is None else g.narrow(dim, start, shape[dim]))
         start += shape[dim]
     return grads
+
+
+def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result: Tensor) -> Any:
+    """The result as it was, put together when somebody reads it, of what is kept or made again
+    anyway, of other parts that are there still, which then are kept in its place, and of copies of
+    those that are gone, at most half of it."""
+    shape, dtype = shape_of(result), result._dtype
+    if host.budget is not None or dtype.is_complex or None in tensors_noted:
+        return None
+    if any([len(s) != len(shape) for s in tensors_shape]):
+        return None
+    found = [_whole_or_free(*note.kept()) for note in tensors_noted]
+    gone = [math.prod(s) for s, (t, _) in zip(tensors_shape, found, strict=True) if t is None]
+    if 2 * sum(gone) > math.prod(shape) or any(
+        [t is not None and t._dtype is not dtype for t, _ in found]
+    ):
+        return None
+    dim %= len(shape)
+    source = result._skimp_array()
+    leaves: list[Leaf] = []
+    keeps: list[object] = []
+    start, lead = 0, (slice(None),) * dim
+    for part, (t, free) in zip(tensors_shape, found, strict=True):
+        stop = start + part[dim]
+        again = None if t is None else _parts(t, dim)
+        if again is not None:
+            leaves += again.args
+            keeps += again.keeps
+        else:
+            if t is None:
+                t, into = blank(tuple(part), dtype)
+                copies.put(source[(*lead, slice(start, stop))], into)
+            if not free:
+                t._storage.saved = True
+                keeps.append(t._storage)
+            leaves.append(leaf_of(t))
+        start = stop
+    return whole(_joint(dim), leaves, shape, dtype, tuple(keeps))
+
+
+def _whole_or_free(t: Tensor | None, free: bool) -> tuple[Tensor | None, bool]:
+    """Without a part of a larger storage, all of which would be kept for it."""
+    if t is None or free:
+        return t, free
+    every = math.prod(shape_of(t)) * t._dtype.itemsize
+    return (t if len(t._storage) == every else None), False
+
+
+def _parts(t: Tensor, dim: int) -> Whole | None:
+    """What makes a tensor that is joined again along the same dim, if all of it is."""
+    expr = t._storage.deferred
+    if type(expr) is not Whole or expr.kernel is not _joint(dim):
+        return None
+    return expr if t._skimp_layout_of() == layouts.contiguous(expr.shape) else None
+
+
+@lru_cache(maxsize=16)
+def _joint(dim: int) -> Kernel:
+    def join(*arrays: Array, out: Array) -> None:
+        _put(list(arrays), out, dim, copies.put)
+
+    return Kernel("cat", join)
+
+
+_CAT = Rule("CatBackward0", tensors=_cat_back)
+# of large ones, which notes its inputs
+_CAT_AGAIN = Rule(
+    "CatBackward0",
+    tensors=lambda g, tensors_shape, dim, edges, tensors_noted: _cat_back(
+        g, tensors_shape, dim, edges
+    ),
+    rematerialize=_joined_again,
+)
+
+
+def _chosen(tensors: Any) -> Rule:
+    size = sum([math.prod(shape_of(t)) for t in tensors])
+    return _CAT if size < max(config.rematerialize_from, config.defer_from) else _CAT_AGAIN
 
 
 def arrays_of(tensors: Any) -> tuple[list[Array], bool, bool] | None:
@@ -174,7 +256,7 @@ def _put(arrays: list[Array], into: Array, dim: int, put: Callable[[Array, Array
 @general(
     method=False,
     aliases=("concat", "concatenate"),
-    rule=Rule("CatBackward0", tensors=_cat_back),
+    rule=Choice(_chosen, ("tensors",), _CAT),
     autocast="widest",
     fast=_small_cat,
     batch=batching.places.join,
