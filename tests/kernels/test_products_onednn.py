@@ -78,7 +78,8 @@ def test_long_sums_have_the_same_bits_on_any_number_of_threads(shape: tuple[int,
 @pytest.mark.parametrize(
     "shape",
     [(100, 4096, 128), (128, 768, 512), (71, 482, 350), (122, 420, 174), (76, 4001, 61),
-     (101, 3972, 36), (40, 474, 259), (1025, 300, 90), (1600, 700, 40)],
+     (101, 3972, 36), (40, 474, 259), (1025, 300, 90), (1600, 700, 40),
+     (4096, 300, 257)],
 )  # fmt: skip
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 def test_sums_of_few_results_too(
@@ -95,6 +96,18 @@ def test_sums_of_few_results_too(
         assert products_onednn.multiply(one, other, found[-1], threads)
     for out in found[1:]:
         np.testing.assert_array_equal(out, found[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((4096, 256, 1024), 4096), ((1024, 512, 784), 512), ((3000,) * 3, 500)]
+)
+def test_rows_are_cut_where_laid_out_factors_would_be_much(
+    shape: tuple[int, int, int], rows: int
+) -> None:
+    m, k, n = shape
+    cut = products_onednn._cut("f", "f", (m, k), n, (4 * k, 4), (4 * n, 4), (4 * n, 4))
+    assert cut is not None
+    assert {part[0] for part in cut[-2]} == {rows}
 
 
 @pytest.mark.parametrize("shape", [(101, 100, 101), (1100, 700, 90), (40, 474, 259)])

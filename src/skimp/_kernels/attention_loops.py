@@ -42,7 +42,8 @@ class _Plan(NamedTuple):
     step: int  # parts of the first dim that are one call else; 0: calls are of one dim less
     matrices: int
     rows: int  # of all matrices
-    each: int  # elements of the scores that are made at once, to the end of a line
+    each: int  # elements of the scores that are made at once, to the end of a line,
+    turned: bool  # or of k's or v's transpose, which loops make where they come in several blocks
     elements: int  # and `cost` for each, as `sharing.call` takes them
     cost: float
     large: bool  # BLAS would share a product
@@ -101,6 +102,7 @@ def _call(
     where = openblas.place()
     assert where is not None  # so says `takes`
     elements, cost = plan.elements, plan.cost * rooms
+    rooms += rooms * plan.turned
     if elements < sharing.FROM and not plan.large:
         room = np.empty((rooms, plan.each), _TYPE)
         loop(*where, *read, a.scale, *told, room, level, *into, 1)
@@ -130,13 +132,15 @@ def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) ->
     if len(q) == 3:
         step = max(step, 1)
     ready = len(q) <= 4 and lie and step >= q[0]
-    each = _at_once(rows, keys, causal) * keys
-    room = -(-each // _LINE) * _LINE
+    many = _at_once(rows, keys, causal)
+    each, turned = many * keys, rows > many
+    room = -(-(max(many, widest) if turned else many) * keys // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
     large = each * widest > openblas.ALONE
     told = _sizes((*q[:-1], keys), causal, 0, False, (1, 1, 1)), _NONE, _NOTHING, _NONE, 1.0
     step = step if len(q) <= 4 else 0
-    return _Plan(ready, step, matrices, matrices * rows, room, scores * _WORK, cost, large, told)
+    elements = scores * _WORK
+    return _Plan(ready, step, matrices, matrices * rows, room, turned, elements, cost, large, told)
 
 
 def _at_once(rows: int, keys: int, causal: bool) -> int:

@@ -28,9 +28,12 @@ EACH: Final = 15e-12  # seconds of one, by which it is known whether who sleeps 
 # threads share is added up in pieces that it leaves whole, however few results there are.
 _DEEP: Final = 256
 # Of more rows it lays out both factors, in 4 MiB for 3000 columns, which the C library then
-# keeps for each thread; up to so many it reads them where they lie, in the same time.
+# keeps for each thread; up to so many it reads them where they lie, for a tenth of the time more.
 _ROWS: Final = 512
-_TALL: Final = 1024  # rows from which a product is cut so
+_TALL: Final = 1024  # rows from which a product is cut so,
+# but where that memory, 1 MiB for so many columns, is little beside so many elements of all three.
+_NARROW: Final = 1024
+_MUCH: Final = 1 << 21
 # Multiplications up to which OpenBLAS has kernels for small matrices, on x86-64: they take three
 # quarters of oneDNN's time, but for few rows times a turned matrix, which they read one by one.
 SMALL: Final = 100**3
@@ -160,7 +163,8 @@ def _cut(kind_a: str, kind_b: str, shape: Ints, n: int, a: Ints, b: Ints, out: I
         return None
     shared = m * k * n * EACH if m * k * n >= _SHARED else 0.0
     piece = _DEEP if shared else k
-    rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL else m  # of even parts
+    little = n <= _NARROW and m * k + k * n + m * n >= _MUCH
+    rows = -(-m // -(-m // _ROWS)) if shared and m >= _TALL and not little else m  # of even parts
     parts = [
         (
             min(rows, m - row), min(piece, k - start), row * a[0] + start * a[1], start * b[0],

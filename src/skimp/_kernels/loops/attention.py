@@ -10,7 +10,15 @@ from cython.parallel import prange
 
 from skimp._kernels.loops.arithmetic import _bytes, _into, _of, _places, log
 from skimp._kernels.loops.exponentials import _exps
-from skimp._kernels.loops.products import _cleared, _matrix, _multiplied, _pitch, _row, _target
+from skimp._kernels.loops.products import (
+    _cleared,
+    _matrix,
+    _multiplied,
+    _pitch,
+    _row,
+    _target,
+    _turned,
+)
 from skimp._kernels.loops.sums import _product, _sum, _top
 
 
@@ -19,8 +27,9 @@ def attended(
     kept: Any, grow: Any, room: Any, level: Any, out: Any, threads: Any,
 ) -> None:  # fmt: skip
     """out = softmax(q k' * scale, under masks) v of each head of each image, by so many threads, of
-    which each that has a matrix has a row of `room`; level = the logarithms of the sums of the
-    scores' exponentials, -inf of rows that see nothing, whose results are 0.
+    which each that has a matrix has a row of `room`, and one for k's transpose where there are
+    several blocks; level = the logarithms of the sums of the scores' exponentials, -inf of rows
+    that see nothing, whose results are 0.
 
     `gemm`: where BLAS's product is, and whether its integers are of 64 bits. Rows are runs of
     memory. `sizes`: how many keys, rows and heads there are; whether rows see no key behind their
@@ -49,17 +58,27 @@ def _attended(
 ) -> None:  # fmt: skip
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
-    s = _row(room, min(t, first))  # who has a matrix, where there are fewer of these than threads
+    turned = rows > step  # several blocks read k: BLAS reads it sooner where it lies turned
+    t = min(t, first)  # who has a matrix, where there are fewer of these than threads
+    s, kt = _row(room, t * (1 + turned)), _row(room, t * (1 + turned) + turned)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
+        if turned:
+            _turned(_matrix(k, i, h, 0), _pitch(k), k.shape[2], deep, kt)
         for block in range((rows + step - 1) // step):
             r = block * step
             count = min(step, rows - r)
             keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
-            _multiplied(
-                gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
-            )  # fmt: skip
+            if turned:
+                _multiplied(
+                    gemm, wide, 0, 0, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                    kt, k.shape[2], 0, s, keys,
+                )  # fmt: skip
+            else:
+                _multiplied(
+                    gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                    _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
+                )  # fmt: skip
             _weigh(
                 s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
                 _into(level), m * rows + r,
@@ -129,23 +148,40 @@ def _attended_back(
     added."""
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
-    t = min(t, first)
-    s, d = _row(room, 2 * t), _row(room, 2 * t + 1)
+    turned = rows > step
+    t = min(t, first) * (2 + 2 * turned)
+    s, d = _row(room, t), _row(room, t + 1)
+    kt, vt = _row(room, t + 2 * turned), _row(room, t + 3 * turned)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
+        if turned:
+            _turned(_matrix(k, i, h, 0), _pitch(k), k.shape[2], deep, kt)
+            _turned(_matrix(v, i, h, 0), _pitch(v), k.shape[2], width, vt)
         later = 0
         for block in range((rows - 1) // step, -1, -1):
             r = block * step
             count = min(step, rows - r)
             keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
-            _multiplied(
-                gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
-            )  # fmt: skip
-            _multiplied(
-                gemm, wide, 0, 1, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
-                _matrix(v, i, h, 0), _pitch(v), 0, d, keys,
-            )  # fmt: skip
+            if turned:
+                _multiplied(
+                    gemm, wide, 0, 0, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                    kt, k.shape[2], 0, s, keys,
+                )  # fmt: skip
+            else:
+                _multiplied(
+                    gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
+                    _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
+                )  # fmt: skip
+            if turned:
+                _multiplied(
+                    gemm, wide, 0, 0, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
+                    vt, k.shape[2], 0, d, keys,
+                )  # fmt: skip
+            else:
+                _multiplied(
+                    gemm, wide, 0, 1, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
+                    _matrix(v, i, h, 0), _pitch(v), 0, d, keys,
+                )  # fmt: skip
             _weigh_back(
                 s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
                 _of(level), scale, d, m * rows + r,

@@ -27,3 +27,16 @@ static inline void products_clear(float *x, int64_t pitch, int64_t rows, int64_t
     for (int64_t r = 0; r < rows; r++)
         memset(x + r * pitch, 0, (size_t) columns * sizeof *x);
 }
+
+/* The transpose of so many rows, written by lines of the cache. */
+static inline void products_turn(const float *x, int64_t pitch, int64_t rows, int64_t columns,
+                                 float *out)
+{
+    enum { LINE = 16 };
+    for (int64_t first = 0; first < rows; first += LINE) {
+        int64_t last = first + LINE < rows ? first + LINE : rows;
+        for (int64_t c = 0; c < columns; c++)
+            for (int64_t r = first; r < last; r++)
+                out[c * rows + r] = x[r * pitch + c];
+    }
+}

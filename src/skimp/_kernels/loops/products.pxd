@@ -21,6 +21,8 @@ cdef extern from *:
 cdef extern from "products.h":
     void _cleared "products_clear" (float* x, Py_ssize_t pitch, Py_ssize_t rows,
                                     Py_ssize_t columns) noexcept nogil
+    void _turned "products_turn" (const float* x, Py_ssize_t pitch, Py_ssize_t rows,
+                                  Py_ssize_t columns, float* out) noexcept nogil
     void _multiplied "products_gemm" (size_t gemm, bint wide, bint turned_a, bint turned_b,
                                       Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t depth,
                                       float by, const float* a, Py_ssize_t pitch_a,

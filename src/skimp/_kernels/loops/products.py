@@ -26,6 +26,10 @@ if not cython.compiled:  # else they are C's (`products.pxd`)
 
     _target = _matrix
 
+    def _turned(x: Any, pitch: Any, rows: Any, columns: Any, out: Any) -> None:
+        """out = the transpose of so many rows and columns, without gaps."""
+        out[: rows * columns].reshape(columns, rows)[...] = x[:rows].T
+
     def _cleared(x: Any, pitch: Any, rows: Any, columns: Any) -> None:
         x[:rows] = 0
 
@@ -34,14 +38,16 @@ if not cython.compiled:  # else they are C's (`products.pxd`)
         by: Any, a: Any, pitch_a: Any, b: Any, pitch_b: Any, adds: Any, out: Any, pitch: Any,
     ) -> None:  # fmt: skip
         """out = a @ b * by, of matrices or their transposes, and what was there if it `adds`."""
-        one = _lying(a, depth if turned_a else rows, rows if turned_a else depth)
-        other = _lying(b, columns if turned_b else depth, depth if turned_b else columns)
+        one = _lying(a, depth if turned_a else rows, rows if turned_a else depth, pitch_a)
+        other = _lying(b, columns if turned_b else depth, depth if turned_b else columns, pitch_b)
         found = (one.T if turned_a else one) @ (other.T if turned_b else other)
-        into = _lying(out, rows, columns)
+        into = _lying(out, rows, columns, pitch)
         into[...] = found * by + into if adds else found * by
 
-    def _lying(x: Any, rows: Any, columns: Any) -> Any:
-        return x[:rows] if x.ndim > 1 else x[: rows * columns].reshape(rows, columns)
+    def _lying(x: Any, rows: Any, columns: Any, pitch: Any) -> Any:
+        if x.ndim > 1:
+            return x[:rows]
+        return x[: rows * pitch].reshape(rows, pitch)[:, :columns]
 
 
 def products(
