@@ -257,7 +257,7 @@ class Pool:
         size = claim.size
         allowed = self._allowed(size)
         lacking = self.held.current + size - allowed
-        if lacking <= 0 and self._is_scattered(size) and allocator.moves_across():
+        if lacking <= 0 and self._is_scattered(size):
             lacking = size - size // FEW
         if self._move_in(claim, lacking):
             return
@@ -381,7 +381,9 @@ class Pool:
         return min(allowed, machine if limit is None else min(limit - self._others(), machine))
 
     def _is_scattered(self, more: int) -> bool:
-        """Whether with `more` mapped so much would be free that pages had better move."""
+        """Whether with `more` so much is free, without a bound, that pages had better move."""
+        if self._ledger.bound is not None or not allocator.moves_across():
+            return False
         demand = max(self._demand, self._demand_before, self.in_use + more)
         return self.held.current + more > demand + demand // LOOSE
 
