@@ -382,10 +382,9 @@ class Pool:
 
     def _is_scattered(self, more: int) -> bool:
         """Whether with `more` so much is free, without a bound, that pages had better move."""
-        if self._ledger.bound is not None or not allocator.moves_across():
-            return False
         demand = max(self._demand, self._demand_before, self.in_use + more)
-        return self.held.current + more > demand + demand // LOOSE
+        free = self.held.current + more - demand
+        return free > demand // LOOSE and self._ledger.bound is None and allocator.moves_across()
 
     def _others(self) -> int:
         """Bytes that owners have from elsewhere, and that a limit bounds too."""
