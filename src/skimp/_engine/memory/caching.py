@@ -43,6 +43,8 @@ SMALLEST_STEP: Final = max(4 << 10, mmap.PAGESIZE)
 WASTE: Final = 8  # a block is at most 1/8 larger than what is asked for
 SLACK: Final = 1 << 30  # bytes that may always be cached
 WINDOW: Final = 8192  # takes over which the demand is remembered: more than a step of training has
+LOOSE: Final = 16  # of the demand, one part of so many may be free without a bound
+FEW: Final = 4  # a block's pages that may be new where the others move: one part of so many
 SCATTERED: Final = 1 << 20  # bytes of small arrays that died: the C library has kept their pages
 _HUGE: Final = 1 << 60
 
@@ -254,7 +256,10 @@ class Pool:
         """Bytes that have no pages yet, beside such as have; or free pages from elsewhere."""
         size = claim.size
         allowed = self._allowed(size)
-        if self._move_in(claim, self.held.current + size - allowed):
+        lacking = self.held.current + size - allowed
+        if lacking <= 0 and self._is_scattered(size):
+            lacking = size - size // FEW
+        if self._move_in(claim, lacking):
             return
         self.trim(allowed - size)
         limit = self._ledger.bound
@@ -374,6 +379,12 @@ class Pool:
         limit = self._ledger.bound
         machine = self._memory - self._memory // 4
         return min(allowed, machine if limit is None else min(limit - self._others(), machine))
+
+    def _is_scattered(self, more: int) -> bool:
+        """Whether with `more` so much is free, without a bound, that pages had better move."""
+        demand = max(self._demand, self._demand_before, self.in_use + more)
+        free = self.held.current + more - demand
+        return free > demand // LOOSE and self._ledger.bound is None and allocator.moves_across()
 
     def _others(self) -> int:
         """Bytes that owners have from elsewhere, and that a limit bounds too."""
