@@ -344,18 +344,23 @@ def test_gradients_of_linear_maps_are_added_in_place_where_calls_are_noted_too(
         setting.set_budget(None)
 
 
-def test_what_has_a_place_in_a_plan_goes_first_beyond_the_sample_too() -> None:
+@pytest.mark.parametrize("size", [1 << 16, 1 << 18])
+def test_what_has_a_place_in_a_plan_goes_first_beyond_the_sample_too(size: int) -> None:
+    """Also what is no larger than what was there before, though that is made again for less."""
     setting.set_budget(host.allocated + 64 * MIB, spill=False)
     try:
         budget: Any = host.budget
+        before = [torch.randn(1 << 16) for _ in range(8)]
+        budget.repetition.turn(budget.nbytes)
         small = [torch.ones(1 << 13) + i for i in range(8 * choice.SAMPLE)]
-        large = torch.ones(1 << 18).cumsum(0)
+        placed = torch.ones(size).cumsum(0)
         torch.cuda.synchronize()
+        placed._storage.recipe[0].seconds = 1.0
         period = budget.repetition.moment()[0]
         for _ in range(8):
             first = choice.choose(budget.known, set(), False, period, 1)
-            assert first == [large._storage]
-        del small
+            assert first == [placed._storage]
+        del before, small
     finally:
         setting.set_budget(None)
 

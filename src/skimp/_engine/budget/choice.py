@@ -43,23 +43,25 @@ def choose(
 ) -> list[Evictable]:
     """The storages to evict next, the first one last, among those that are `known` and not `tried`,
     no more than give the `lacking` bytes; none: there is none. `period`: what can't go in a plan
-    goes last, as small ones do, and what can be had by a recipe of before this period alone.
+    goes last, as what is known by no place in it does, and what can be had by a recipe of before
+    this period alone.
 
     What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
     with all beneath it only as long as it may be one of the cheapest.
     """
     keys = list(known)
     if period is not None:
-        first = [
+        in_period = [
             s
             for s in _resident(known, tried, keys)
-            if s.nbytes >= KEPT
-            and (can_spill or (s.recipe is not None and s.recipe[0].noted[0] == period))
+            if can_spill or (s.recipe is not None and s.recipe[0].noted[0] == period)
         ]
-        step = max(len(first) // SAMPLE, 1)
-        for some in (first[_random.randrange(step) :: step], first):
-            if found := _best(some, can_spill, lacking):
-                return found
+        for least in (KEPT, POOLED):
+            first = [s for s in in_period if s.nbytes >= least]
+            step = max(len(first) // SAMPLE, 1)
+            for some in (first[_random.randrange(step) :: step], first):
+                if found := _best(some, can_spill, lacking):
+                    return found
     step = len(keys) // SAMPLE
     if step > 1:
         sampled = keys[_random.randrange(step) :: step]
