@@ -33,7 +33,7 @@ _ROWS: Final = 512
 _TALL: Final = 1024  # rows from which a product is cut so,
 # but where that memory, 1 MiB for so many columns, is little beside so many elements of all three.
 _NARROW: Final = 1024
-_MUCH: Final = 1 << 21
+_MUCH: Final = 1 << 22
 # Multiplications up to which OpenBLAS has kernels for small matrices, on x86-64: they take three
 # quarters of oneDNN's time, but for few rows times a turned matrix, which they read one by one.
 SMALL: Final = 100**3
