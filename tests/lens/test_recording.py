@@ -81,7 +81,7 @@ def test_roles_add_up_to_the_tensors_own_bytes(recorded: Recorded) -> None:
     report, figures = recorded
     roles = report.peak.by_role()
     assert roles["parameter"] == figures.weights
-    assert 0 < roles["gradient"] <= figures.weights
+    assert roles.get("gradient", 0) <= figures.weights  # none, where backward has just begun
     assert roles["optimizer state"] == figures.state
     assert roles["buffer"] == figures.scale
     assert roles["data"] == 8 * 96 * 64 * 4

@@ -12,8 +12,11 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import pending
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.rematerialize import reader_of, rematerialized
+from skimp._engine.memory.storage import defer
 
 MIB = 1 << 20
 ROWS, WIDTH = 1024, 256  # of float32: 1 MiB
@@ -427,3 +430,18 @@ def test_dropout_forgets_its_input_when_that_is_written_to(late: bool, unseen: b
         return m.autograd.grad((y * y).sum(), [w])[0].numpy()
 
     np.testing.assert_allclose(gradient(skimp), gradient(torch), rtol=2e-3, atol=1e-2)
+
+
+def test_who_waits_for_it_still_waits_for_it_once_the_original_is_gone() -> None:
+    """A write to it makes them read first, also where they were noted as the original's readers."""
+    made_of, original = skimp.ones(300, 300), skimp.ones(300, 300)
+    skimp.cuda.synchronize()
+    shape, dtype = (300, 300), np.dtype(np.float32)
+    expr = Expr(COPY, (reader_of(made_of._storage, shape, dtype),), shape, dtype)
+    again = rematerialized(expr, original._storage, waits=False)
+    assert again is not None
+    reader = defer(Expr(COPY, (reader_of(again, shape, dtype),), shape, dtype))
+    assert again.original() is original._storage
+    del original
+    assert again.original() is None
+    assert [ref() for ref in again.readers or ()] == [reader]

@@ -240,11 +240,11 @@ def _of_rule(node: Any, rule: Any, base: Tensor) -> Storage | None:
         return None
     s = base._storage
     read = {v._storage for v in values if isinstance(v, Tensor) and v is not base}
-    waits = host.budget is not None or not keeps_little(read, len(s))
-    if waits and base._np is not None:  # each block that is taken would be preceded by a look
+    little = keeps_little(read, len(s))
+    if not little and base._np is not None:  # each block that is taken would be preceded by a look
         return None
     expr = _expression(rule, values, base)
-    return None if expr is None else rematerialized(expr, s, waits)
+    return None if expr is None else rematerialized(expr, s, host.budget is not None or not little)
 
 
 _RESULT: Final = -1  # the place of what need not be saved

@@ -41,7 +41,8 @@ class Followed(Storage):
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
-                follower.readers = self.readers  # its own from now on
+                # its own from now on; by name, `follower.readers` still were those of this one
+                _own_readers.__set__(follower, self.readers)
 
     def is_read_by(self, expr: Expr) -> bool:
         """Also by way of those who have its block, or would have."""
