@@ -199,13 +199,17 @@ def _told(shape: Ints, turned: bool, a: Any) -> tuple[Any, ...]:
             kind, added = 2, mask.ravel()
     if a.kept is not None:
         kept = a.kept.ravel().view(np.uint8)
-    return _sizes(shape, a.causal, kind, a.kept is not None, of_mask, turned), seen, added, kept, a.grow
+    return (
+        _sizes(shape, a.causal, kind, a.kept is not None, of_mask, turned),
+        seen,
+        added,
+        kept,
+        a.grow,
+    )
 
 
 @lru_cache(1024)
-def _sizes(
-    shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints, turned: bool
-) -> Array:
+def _sizes(shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints, turned: bool) -> Array:
     *lead, rows, keys = shape
     *_, images, heads, places = 1, 1, *of_mask
     steps = heads * places * (images > 1), places * (heads > 1), int(places > 1)
