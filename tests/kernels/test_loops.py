@@ -1544,7 +1544,7 @@ def test_a_mask_of_rows_is_not_written_for_each_head(shape: Any) -> None:
     whole = 2, 3, 5, 11
     mask = np.broadcast_to(np.ones(shape, bool), whole)
     how = attention.Attention(1.0, False, mask, None, 1.0, np.dtype("f"))
-    _, seen, *_ = attention_loops._told(whole, how)
+    _, seen, *_ = attention_loops._told(whole, False, how)
     assert seen.size == math.prod(shape) * 11
 
 

@@ -29,6 +29,7 @@ _LINE: Final = sharing.LINE // _TYPE.itemsize
 _BLOCK: Final = 1 << 16  # scores that are made at once
 _CAUSAL: Final = 64  # and rows of them where causal: of more, more lies above the diagonal
 _AT_ONCE: Final = 1 << 24  # scores of a call of C, some 50 ms, in which no signal is handled
+_TURNED: Final = 1 << 17  # elements of k or v up to which a transpose is worth its memory and time
 _COPIED: Final = 1 << 19  # elements of operands that are copied for a call
 _WORK: Final = 8  # a score is as much work as so many elements that `sharing` counts:
 _SCORE: Final = 1.6e-9 / _WORK  # seconds of it,
@@ -96,7 +97,7 @@ def _call(
     if a.mask is None and a.kept is None:
         told = plan.told
     else:
-        told = _told((*q.shape[:-1], read[-2].shape[-2]), a)
+        told = _told((*q.shape[:-1], read[-2].shape[-2]), plan.turned, a)
     if q.ndim == 3:
         read, into = [tuple([x[None] for x in arrays]) for arrays in (read, into)]
     where = openblas.place()
@@ -133,11 +134,12 @@ def _plan(q: Ints, k: Ints, v: Ints, causal: bool, strides: tuple[Ints, ...]) ->
         step = max(step, 1)
     ready = len(q) <= 4 and lie and step >= q[0]
     many = _at_once(rows, keys, causal)
-    each, turned = many * keys, rows > many
+    each = many * keys
+    turned = rows > many and widest * keys <= _TURNED and not (causal and keys > rows)
     room = -(-(max(many, widest) if turned else many) * keys // _LINE) * _LINE
     cost = _SCORE + _FEATURE * widest
     large = each * widest > openblas.ALONE
-    told = _sizes((*q[:-1], keys), causal, 0, False, (1, 1, 1)), _NONE, _NOTHING, _NONE, 1.0
+    told = _sizes((*q[:-1], keys), causal, 0, False, (1, 1, 1), turned), _NONE, _NOTHING, _NONE, 1.0
     step = step if len(q) <= 4 else 0
     elements = scores * _WORK
     return _Plan(ready, step, matrices, matrices * rows, room, turned, elements, cost, large, told)
@@ -183,7 +185,7 @@ def _is_taken(x: Array) -> bool:
     return x.dtype.char == "f" and _is_ready(x.shape, x.strides)
 
 
-def _told(shape: Ints, a: Any) -> tuple[Any, ...]:
+def _told(shape: Ints, turned: bool, a: Any) -> tuple[Any, ...]:
     """What loops are told of scores of this shape: sizes and masks."""
     mask, kept, seen, added = a.mask, _NONE, _NONE, _NOTHING
     kind, of_mask = 0, (1, 1, 1)
@@ -197,13 +199,19 @@ def _told(shape: Ints, a: Any) -> tuple[Any, ...]:
             kind, added = 2, mask.ravel()
     if a.kept is not None:
         kept = a.kept.ravel().view(np.uint8)
-    return _sizes(shape, a.causal, kind, a.kept is not None, of_mask), seen, added, kept, a.grow
+    return (
+        _sizes(shape, a.causal, kind, a.kept is not None, of_mask, turned),
+        seen,
+        added,
+        kept,
+        a.grow,
+    )
 
 
 @lru_cache(1024)
-def _sizes(shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints) -> Array:
+def _sizes(shape: Ints, causal: bool, kind: int, thin: bool, of_mask: Ints, turned: bool) -> Array:
     *lead, rows, keys = shape
     *_, images, heads, places = 1, 1, *of_mask
     steps = heads * places * (images > 1), places * (heads > 1), int(places > 1)
     step = _at_once(rows, keys, causal)
-    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps, step), np.int64)
+    return np.array((keys, rows, lead[-1], causal, kind, thin, *steps, step, turned), np.int64)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import skimp
-from skimp._kernels import attention
+from skimp._kernels import attention, attention_loops, scratch
 from skimp._ops.nn import multihead
 from tests.ops.nn.test_images import (
     F,
@@ -298,3 +298,20 @@ def test_masks_that_the_chosen_kernels_take(names: str, causal: bool, mask: Any)
     assert found[0][0] == found[1][0]
     theirs, ours = found[0][1], found[1][1]
     assert theirs is ours if isinstance(theirs, type) else theirs == ours.expected
+
+
+@pytest.mark.parametrize(("rows", "causal"), [(40, False), (100, True)])
+def test_attention_over_many_keys_takes_no_transposes(
+    rows: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of so few rows that takes longer than it saves, and memory like k's and v's."""
+    taken = [0]
+
+    def take(size: int, dtype: Any) -> Any:
+        taken[0] += size
+        return scratch.take(size, dtype)
+
+    monkeypatch.setattr(attention_loops, "take", take)
+    q, k, v = qkv(1, 1, rows=rows, keys=6000, width=64)
+    both("scaled_dot_product_attention", q, k, v, is_causal=causal)
+    assert taken[0] < k.numel()

@@ -27,15 +27,16 @@ def attended(
     kept: Any, grow: Any, room: Any, level: Any, out: Any, threads: Any,
 ) -> None:  # fmt: skip
     """out = softmax(q k' * scale, under masks) v of each head of each image, by so many threads, of
-    which each that has a matrix has a row of `room`, and one for k's transpose where there are
-    several blocks; level = the logarithms of the sums of the scores' exponentials, -inf of rows
+    which each that has a matrix has a row of `room`, and one for k's transpose if that is asked
+    for; level = the logarithms of the sums of the scores' exponentials, -inf of rows
     that see nothing, whose results are 0.
 
     `gemm`: where BLAS's product is, and whether its integers are of 64 bits. Rows are runs of
     memory. `sizes`: how many keys, rows and heads there are; whether rows see no key behind their
     own place; whether they see what is `seen` (1), or something is `added` (2); whether some is
-    `kept`; what image, head and place are multiplied with for a row's number in its mask; and how
-    many rows are made at once.
+    `kept`; what image, head and place are multiplied with for a row's number in its mask; how many
+    rows are made at once; and whether k (and v, back) is turned for all blocks, which BLAS reads
+    sooner.
     """
     n = q.shape[0] * q.shape[1]
     if threads < 2:
@@ -58,7 +59,7 @@ def _attended(
 ) -> None:  # fmt: skip
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
-    turned = rows > step  # several blocks read k: BLAS reads it sooner where it lies turned
+    turned = _places(sizes)[10] > 0
     t = min(t, first)  # who has a matrix, where there are fewer of these than threads
     s, kt = _row(room, t * (1 + turned)), _row(room, t * (1 + turned) + turned)
     for m in range(first, last):
@@ -148,7 +149,7 @@ def _attended_back(
     added."""
     one = 1.0
     rows, width, deep, step = q.shape[2], v.shape[3], q.shape[3], _places(sizes)[9]
-    turned = rows > step
+    turned = _places(sizes)[10] > 0
     t = min(t, first) * (2 + 2 * turned)
     s, d = _row(room, t), _row(room, t + 1)
     kt, vt = _row(room, t + 2 * turned), _row(room, t + 3 * turned)
