@@ -15,6 +15,7 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 from weakref import ref
@@ -100,7 +101,7 @@ class Noted:
         s = t._storage
         self._made_again = s if isinstance(s, Rematerialized) else None  # which nobody else keeps
         as_it_lies = not (t._conj or t._skimp_neg)  # else its bytes are not its values
-        self._storage = ref(s) if as_it_lies else _nobody
+        self._storage: Callable[[], Any] = ref(s) if as_it_lies else _nobody
         again = rematerialized_of(s) if as_it_lies else None
         self._again = None if again is None else ref(again)
         self._layout = t._skimp_layout_of()
