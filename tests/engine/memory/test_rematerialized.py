@@ -445,3 +445,58 @@ def test_who_waits_for_it_still_waits_for_it_once_the_original_is_gone() -> None
     del original
     assert again.original() is None
     assert [ref() for ref in again.readers or ()] == [reader]
+
+
+@pytest.mark.parametrize("how", ["data", "numpy"])
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("op", ["gelu", "layer_norm", "conv2d", "cat"])
+def test_a_result_written_unseen_is_not_made_again(op: str, saved: bool, how: str) -> None:
+    """Backward reads what was written to the result, by `data` or an array, before and after it
+    was saved; the tensor itself is gone."""
+
+    def gradient(m: Any) -> Any:
+        x = (m.arange(1 << 15) % 17 / 8 - 1).reshape(2, 2, 64, 128).requires_grad_()
+        f = m.nn.functional
+        y = {
+            "gelu": lambda: f.gelu(x),
+            "layer_norm": lambda: f.layer_norm(x, (128,)),
+            "conv2d": lambda: f.conv2d(x, m.full((2, 2, 1, 1), 0.5).requires_grad_()),
+            "cat": lambda: m.cat([f.gelu(x), f.silu(x)]),
+        }[op]()
+        w = m.ones(y.shape).requires_grad_()
+        z = y * w if saved else None
+        if how == "data":
+            y.data.mul_(3)
+        else:
+            y.detach().numpy()[...] = 3
+        z = y * w if z is None else z
+        del y
+        z.sum().backward()
+        return torch.tensor(w.grad.tolist())
+
+    torch.testing.assert_close(gradient(skimp), gradient(torch))
+
+
+@pytest.mark.parametrize("op", ["cat", "conv2d", "weight"])
+def test_negative_parts_keep_their_sign(op: str) -> None:
+    def gradient(m: Any) -> Any:
+        def negative(*shape: int) -> Any:
+            z = m.linspace(-1, 2, 2 * int(np.prod(shape))).reshape(*shape, 2).requires_grad_()
+            seen = m.view_as_complex(z)
+            return seen, (seen * seen if op == "cat" else None), seen.conj().imag
+
+        one, _square, x = negative(2, 2, 64, 128)
+        other = m.ones(2, 2, 1, 1).requires_grad_()
+        if op == "cat":
+            y = m.cat([x, (x + 1).relu()])
+        elif op == "weight":
+            y = m.nn.functional.conv2d(one.real * 1, negative(2, 2, 1, 1)[-1])
+        else:
+            y = m.nn.functional.conv2d(x, other)
+        w = m.ones(y.shape).requires_grad_()
+        z = y * w
+        del y
+        z.sum().backward()
+        return torch.tensor(w.grad.tolist())
+
+    torch.testing.assert_close(gradient(skimp), gradient(torch))

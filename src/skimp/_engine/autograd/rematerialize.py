@@ -15,6 +15,7 @@ Dropout keeps its mask, and nothing of its input. Where that is a result that th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 from weakref import ref
@@ -67,6 +68,8 @@ def instead_of(t: Tensor) -> Tensor:
         extra = node._skimp_extra
         if s.version != (0 if extra is None else extra.version):  # that the op has left
             return t
+        if s.unseen > node._skimp_number:
+            return t
         if rule.rematerialize is None:
             deferred = _of_expression(node, s, True)
         else:
@@ -83,6 +86,10 @@ def instead_of(t: Tensor) -> Tensor:
     return alias
 
 
+def _nobody() -> None:
+    """The storage of a tensor that nothing is made of."""
+
+
 class Noted:
     """A tensor that a node's formulas don't read, and that the node below keeps, as long as that
     does: a write to it is no error, but nothing is made of it from then on.
@@ -93,8 +100,9 @@ class Noted:
     def __init__(self, t: Tensor) -> None:
         s = t._storage
         self._made_again = s if isinstance(s, Rematerialized) else None  # which nobody else keeps
-        self._storage = ref(s)
-        again = rematerialized_of(s)
+        as_it_lies = not (t._conj or t._skimp_neg)  # else its bytes are not its values
+        self._storage: Callable[[], Any] = ref(s) if as_it_lies else _nobody
+        again = rematerialized_of(s) if as_it_lies else None
         self._again = None if again is None else ref(again)
         self._layout = t._skimp_layout_of()
         self._dtype = t._dtype

@@ -22,6 +22,7 @@ from skimp._engine.eval.into import write
 from skimp._engine.eval.program import steps_of
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import bare, compiled, sharing
@@ -174,7 +175,8 @@ def assign(
     layout = out._skimp_layout
     if layout is None:
         layout = out._skimp_layout_of()
-    if s.deferred is not None and _is_whole(out, layout):
+    told = out._skimp_counter is None or type(s) is Storage  # else what stands for it takes part
+    if s.deferred is not None and told and _is_whole(out, layout):
         root = expression(row, kernel, args, compute, result, layout)
         root = converted(root, result, out._dtype, root.shape)
         unseen = any([isinstance(a, Tensor) and a._storage.exported for a in args])

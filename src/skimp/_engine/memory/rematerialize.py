@@ -33,6 +33,32 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Rematerialized]] | None = None
 
+    @property
+    def unseen(self) -> int:
+        found: int = self.__dict__.get("unseen", 0)
+        return found
+
+    @unseen.setter
+    def unseen(self, value: int) -> None:
+        self.lend()
+        self.__dict__["unseen"] = value
+
+    def outsiders(self) -> object:
+        self.flat()
+        self.lend()
+        return super().outsiders()
+
+    def lend(self) -> None:
+        """Before the bytes change, and no version tells: who stands for them as they are now
+        has this block from here on, as if autograd had saved the tensor.
+        """
+        for ref in self.followers or ():
+            follower = ref()
+            if follower is None or self.block is None:
+                continue
+            if follower.noted == self.version and follower.seen == self.unseen:
+                follower.materialize()
+
     @finalizer
     @enters_uninterrupted
     def __del__(self) -> None:  # type: ignore[override]  # Storage's has a default, and no more
