@@ -82,8 +82,8 @@ __all__ = [
     "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
     "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
     "normalized", "normalized_again", "normalized_back", "normals", "normed", "normed_back",
-    "passed", "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products", "put_along",
-    "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
+    "passed", "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products",
+    "put_along", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
     "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
     "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words", "written",
 ]  # fmt: skip
