@@ -83,7 +83,7 @@ __all__ = [
     "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
     "normalized", "normalized_again", "normalized_back", "normals", "normed", "normed_back",
     "passed", "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products",
-    "put_along", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
-    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
+    "put_along", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
     "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words", "written",
 ]  # fmt: skip
