@@ -84,6 +84,7 @@ __all__ = [
     "normalized", "normalized_again", "normalized_back", "normals", "normed", "normed_back",
     "passed", "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products",
     "put_along", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
-    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
+    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
+    "stack", "stays",
     "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words", "written",
 ]  # fmt: skip
