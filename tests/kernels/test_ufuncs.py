@@ -226,6 +226,16 @@ def test_results_beyond_the_cache_are_numpys(name: str) -> None:
     assert (room[n:] == 1).all()
 
 
+def test_results_beyond_the_cache_are_made_in_blocks_of_any_length() -> None:
+    """Some of which begin between lines of it."""
+    n = (1 << 26) + 5
+    x = np.arange(n, dtype=np.uint32).view(np.bool_)[:n]
+    x.view(np.uint8)[...] &= 1
+    out = bare.empty((n,), x.dtype)
+    assert compiled.loops().ran(((np.logical_not, 0, 1),), (x, out), n, 1001, 1, 1, 2)
+    assert np.array_equal(out, ~x)
+
+
 def test_small_arrays_are_joined_as_by_numpy() -> None:
     a, b = np.arange(6).reshape(2, 3), np.arange(3).reshape(1, 3)
     for arrays in ([a, b], [a, a.copy()], (a.T, b.T), [a, b.astype("f")], [a, b[0]], [a], []):

@@ -135,9 +135,7 @@ def worth(seconds: float) -> float:
         if _missed < _WAKE:
             return 0.0
         _missed = 0.0
-        account.awake = (
-            now  # there is a team from here on, also where a handler raises before `done`
-        )
+        account.awake = now  # there is a team now, also where a handler raises before `done`
     if seconds >= _LATE:
         _here.core = thread_time()
     return now

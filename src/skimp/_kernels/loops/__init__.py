@@ -10,7 +10,12 @@ from skimp._kernels.loops.copies import moved
 from skimp._kernels.loops.draws import between, shuffled, stays, words
 from skimp._kernels.loops.halves import brain_halved, halved, widened
 from skimp._kernels.loops.instances import instances
-from skimp._kernels.loops.layer_norm import made_normalized, normalized, normalized_back
+from skimp._kernels.loops.layer_norm import (
+    made_normalized,
+    normalized,
+    normalized_again,
+    normalized_back,
+)
 from skimp._kernels.loops.losses import class_gradients, class_losses, made_class_losses
 from skimp._kernels.loops.masks import cleared, filled, held, kept, passed
 from skimp._kernels.loops.matrices import multiplied
@@ -76,9 +81,10 @@ __all__ = [
     "log_softmaxes_back", "lstm_back", "lstm_carried", "made_class_losses",
     "made_log_softmaxes", "made_log_softmaxes_back", "made_normalized", "made_normals",
     "made_softmaxes", "made_softmaxes_back", "momentum", "moved", "multiplied", "multiply",
-    "normalized", "normalized_back", "normals", "normed", "normed_back", "passed",
-    "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products", "put_along",
-    "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd", "shared_totals",
-    "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares", "stack", "stays",
+    "normalized", "normalized_again", "normalized_back", "normals", "normed", "normed_back",
+    "passed", "passed_totals", "pooled", "pooled_back", "prepare", "priced", "products",
+    "put_along", "ran", "recording", "reduction", "rmsprop", "rmsprop_momentum", "sgd",
+    "shared_totals", "shuffled", "softmaxes", "softmaxes_back", "sparse_adam", "squares",
+    "stack", "stays",
     "summed", "times", "topped", "totals", "ufunc", "weighed", "widened", "words", "written",
 ]  # fmt: skip

@@ -131,11 +131,13 @@ static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp bl
     if (p->streamed) stream_end();
 }
 
-/* Whether a lone result is written past the cache: not over what is read, which is there anyway. */
-static void pass_choose(Passes *p, npy_intp n, int many, int registers, int outs) {
+/* Whether a lone result is written past the cache: not over what is read, which is there anyway, nor
+   in shorter blocks, of which some would not begin with a line. */
+static void pass_choose(Passes *p, npy_intp n, npy_intp block, int many, int registers, int outs) {
     const PassOperand *out = &p->operands[outs];
     p->streamed = p->reads = 0;
-    if (!outs || many != outs + 1 || !stream_pays(out->start, out->step * n)) return;
+    if (!outs || many != outs + 1 || block < PASS_BLOCK || !stream_pays(out->start, out->step * n))
+        return;
     for (int i = 0; i < registers; i++) {
         if (p->operands[i].start == out->start) return;
         if (p->operands[i].step) p->read[p->reads++] = i;
@@ -146,8 +148,8 @@ static void pass_choose(Passes *p, npy_intp n, int many, int registers, int outs
 /* Runs them, by so many threads, without the interpreter's lock. */
 static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int registers, int outs,
                       int threads) {
-    pass_choose(p, n, many, registers, outs);
-    if (p->streamed && block > PASS_BLOCK) block = PASS_BLOCK;
+    pass_choose(p, n, block, many, registers, outs);
+    if (p->streamed) block = PASS_BLOCK;
     if (threads < 2) {
         pass_run(p, 0, n, block, 0);
     } else {
