@@ -58,7 +58,7 @@ def instead_of(t: Tensor) -> Tensor:
     if node is None or base._skimp_index or t._conj or t._skimp_neg or t._skimp_counter is not None:
         return t
     s = base._storage
-    if s.exported or isinstance(s, Rematerialized):
+    if base._hollow or s.exported or isinstance(s, Rematerialized):
         return t
     deferred: Storage | None = rematerialized_of(s)
     if deferred is None:

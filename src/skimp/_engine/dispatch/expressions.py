@@ -11,7 +11,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
-from skimp._engine.memory.storage import expressed
+from skimp._engine.memory.storage import defer
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._kernels import shaping
@@ -69,7 +69,7 @@ def of_kernel(
     order = layouts.memory_order(layout)
     inner = tuple([layout.shape[d] for d in order])
     nodes = tuple([node_of(t, layout, order, inner) for t in given])
-    return wrap(expressed(Expr(kernel, nodes, inner, dtype.np)), layout, dtype)
+    return wrap(defer(Expr(kernel, nodes, inner, dtype.np), waits=False), layout, dtype)
 
 
 def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:

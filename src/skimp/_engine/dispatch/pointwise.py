@@ -246,7 +246,7 @@ def expressed(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...] = (
         kernel = bound(kernel, *params)
     layout = _tuple(Layout, (shape, result_strides(row, args, compute, shape), 0))
     root = expression(row, kernel, args, compute, result, layout)
-    return wrap(storages.expressed(root), layout, result)
+    return wrap(storages.defer(root, waits=False), layout, result)
 
 
 def _without_bytes(

@@ -68,7 +68,7 @@ def whole(
     """A row-major tensor that a kernel computes of whole arrays, when somebody reads it; nobody
     waits for it or knows it."""
     expr = Whole(kernel, tuple(leaves), shape, dtype.np, keeps)
-    return wrap(storages.expressed(expr), layouts.contiguous(shape), dtype)
+    return wrap(storages.defer(expr, waits=False), layouts.contiguous(shape), dtype)
 
 
 def leaf_of(t: Tensor) -> Leaf:

@@ -28,35 +28,31 @@ def remember(s: Storage) -> None:
     watch.stop()
 
 
-def register(s: Storage, expr: Expr) -> None:
-    """`s` is deferred, by `expr`: it waits, and what the expression reads knows of it."""
+def register(s: Storage, expr: Expr, waits: bool = True) -> None:
+    """`s` is deferred, by `expr`: what that reads knows of it, and that it waits, if it does."""
     ref, key = weakref.ref(s), id(s)
     with LOCK():
         known = WAITING.get(key)
         if known is not None and known() is not s:  # one that died, whose place is taken
             WAITING.pop(key, None)
             known = None
-        if known is None:
+        if waits and known is None:
             WAITING[key] = ref
-        read_by(s, ref, expr)
+        for leaf in expr.leaves:
+            source: Any = leaf.storage
+            readers = source.readers
+            if readers is None:
+                source.readers = [ref]
+                continue
+            if readers[-1]() is s:
+                continue
+            readers += (ref,)
+            if len(readers) <= 64:
+                continue
+            readers[:] = _waiting(readers)
         s.deferred = expr
-        watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
-
-
-def read_by(s: Storage, ref: weakref.ref[Storage], expr: Expr) -> None:
-    """What the expression of `s` reads knows of it; for who has the lock."""
-    for leaf in expr.leaves:
-        source: Any = leaf.storage
-        readers = source.readers
-        if readers is None:
-            source.readers = [ref]
-            continue
-        if readers[-1]() is s:
-            continue
-        readers += (ref,)
-        if len(readers) <= 64:
-            continue
-        readers[:] = _waiting(readers)
+        if waits:
+            watch.add(expr.leaves)  # later: who looks meanwhile sees it wait
 
 
 def _waiting(refs: list[weakref.ref[Storage]]) -> list[weakref.ref[Storage]]:

@@ -17,8 +17,8 @@ import numpy as np
 from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
-from skimp._engine.memory.pending import LOCK, forget, read_by
-from skimp._engine.memory.storage import Storage, defer, expressed
+from skimp._engine.memory.pending import LOCK, forget, register
+from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
@@ -223,15 +223,14 @@ def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized
     It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
     then nobody who takes a block has to look at it. None where a budget had it computed at once.
     """
-    new: Any = defer(expr) if waits else expressed(expr)
+    new: Any = defer(expr, waits)
     if new.deferred is None:
         return None
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
     new.seen = original.unseen
     if not waits:
-        with LOCK():
-            read_by(new, weakref.ref(new), expr)
+        register(new, expr, waits=False)
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original

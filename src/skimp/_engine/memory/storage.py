@@ -473,8 +473,9 @@ def restored(flat: Array) -> Storage:
     return s
 
 
-def expressed(expr: Expr) -> Storage:
-    """A storage whose bytes are `expr`'s value in memory order, of which nobody knows yet."""
+def defer(expr: Expr, waits: bool = True) -> Storage:
+    """A storage whose bytes are `expr`'s value in memory order; unless it waits, of which nobody
+    knows yet."""
     size = math.prod(expr.shape) * expr.dtype.itemsize
     s = object.__new__(Storage)  # `bare`, written out
     s.block = s.readers = s._flat = None
@@ -483,12 +484,8 @@ def expressed(expr: Expr) -> Storage:
     s.size = size
     s.deferred = expr
     s.nbytes = -1
-    return s
-
-
-def defer(expr: Expr) -> Storage:
-    """A storage whose bytes are `expr`'s value in memory order."""
-    s = expressed(expr)
+    if not waits:
+        return s
     if host.watched:
         s.site = call_site.find()
     register(s, expr)
