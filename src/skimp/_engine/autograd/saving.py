@@ -192,7 +192,7 @@ def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
 
 def _kept(node: Node, t: Tensor, result: int | None) -> tuple[Tensor, int]:
     if result is None:
-        if t._rg:
+        if t._rg and (t._np is None or t._np.nbytes >= rematerialized.AGAIN_FROM):
             t = rematerialized.instead_of(t)
     elif t._np is None:
         t = rematerialized.of_result(node, t)
