@@ -24,6 +24,7 @@ import numpy as np
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.autograd.ops import ops
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array
@@ -248,12 +249,13 @@ def in_ops(
 
 
 def rematerialize(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
-    """The gradients through a graph of their own: the steps once more, in ops."""
+    """The gradients through a graph of their own: the steps once more, in ops, from aliases: a
+    state that was made with a weight has the weight's gradient in its own history, not in this."""
     names = tuple(given[-1])
-    values = given[:-1]
     found = [g for g in grads if g is not None]
     create = modes.state.grad
     with modes.enable_grad():
+        values = [v if v is None or not v._rg else ops.view(v, shape_of(v)) for v in given[:-1]]
         outs: Sequence[Any] = tuple(cell(*values))
     outs = [o for o, g in zip(outs, grads, strict=True) if g is not None]
     wanted = [v for n, v in zip(names, values, strict=True) if n in needs]
