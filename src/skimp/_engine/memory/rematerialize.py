@@ -44,9 +44,11 @@ class Followed(Storage):
         self.__dict__["unseen"] = value
 
     def outsiders(self) -> object:
-        self.flat()
-        self.lend()
-        return super().outsiders()
+        found = super().outsiders()  # first: what is materialized now can't be made from these
+        if self.followers:
+            self.flat()
+            self.lend()
+        return found
 
     def lend(self) -> None:
         """Before the bytes change, and no version tells: who stands for them as they are now
