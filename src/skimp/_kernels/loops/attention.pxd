@@ -10,7 +10,8 @@ cpdef attended(size_t gemm, bint wide, const float[:, :, :, :] q, const float[:,
 
 @cython.locals(one=float, keys=Py_ssize_t, rows=Py_ssize_t, width=Py_ssize_t, deep=Py_ssize_t,
                step=Py_ssize_t, m=Py_ssize_t, i=Py_ssize_t, h=Py_ssize_t, block=Py_ssize_t,
-               r=Py_ssize_t, count=Py_ssize_t, turned=cython.bint, s=cython.p_float, kt=cython.p_float)
+               r=Py_ssize_t, count=Py_ssize_t, turned=cython.bint, s=cython.p_float, kt=cython.p_float,
+               to=cython.p_const_float, apart=Py_ssize_t)
 cdef inline void _attended(size_t gemm, bint wide, const float[:, :, :, :] q,
                            const float[:, :, :, :] k, const float[:, :, :, :] v, float scale,
                            const long long[::1] sizes, const unsigned char[::1] seen,
@@ -37,7 +38,8 @@ cpdef attended_back(size_t gemm, bint wide, const float[:, :, :, :] g,
                step=Py_ssize_t, m=Py_ssize_t, i=Py_ssize_t, h=Py_ssize_t, block=Py_ssize_t,
                r=Py_ssize_t, count=Py_ssize_t, hidden=Py_ssize_t, later=cython.bint,
                turned=cython.bint, s=cython.p_float, d=cython.p_float, kt=cython.p_float,
-               vt=cython.p_float)
+               vt=cython.p_float, to=cython.p_const_float, apart=Py_ssize_t,
+               values=cython.p_const_float, between=Py_ssize_t)
 cdef inline void _attended_back(size_t gemm, bint wide, const float[:, :, :, :] g,
                                 const float[:, :, :, :] q, const float[:, :, :, :] k,
                                 const float[:, :, :, :] v, float scale,

@@ -64,22 +64,18 @@ def _attended(
     s, kt = _row(room, t * (1 + turned)), _row(room, t * (1 + turned) + turned)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
+        to, apart = _matrix(k, i, h, 0), _pitch(k)
         if turned:
-            _turned(_matrix(k, i, h, 0), _pitch(k), k.shape[2], deep, kt)
+            _turned(to, apart, k.shape[2], deep, kt)
+            to, apart = kt, k.shape[2]
         for block in range((rows + step - 1) // step):
             r = block * step
             count = min(step, rows - r)
             keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
-            if turned:
-                _multiplied(
-                    gemm, wide, 0, 0, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                    kt, k.shape[2], 0, s, keys,
-                )  # fmt: skip
-            else:
-                _multiplied(
-                    gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                    _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
-                )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, not turned, count, keys, deep, scale, _matrix(q, i, h, r),
+                _pitch(q), to, apart, 0, s, keys,
+            )  # fmt: skip
             _weigh(
                 s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
                 _into(level), m * rows + r,
@@ -155,34 +151,25 @@ def _attended_back(
     kt, vt = _row(room, t + 2 * turned), _row(room, t + 3 * turned)
     for m in range(first, last):
         i, h = m // q.shape[1], m % q.shape[1]
+        to, apart = _matrix(k, i, h, 0), _pitch(k)
+        values, between = _matrix(v, i, h, 0), _pitch(v)
         if turned:
-            _turned(_matrix(k, i, h, 0), _pitch(k), k.shape[2], deep, kt)
-            _turned(_matrix(v, i, h, 0), _pitch(v), k.shape[2], width, vt)
+            _turned(to, apart, k.shape[2], deep, kt)
+            _turned(values, between, k.shape[2], width, vt)
+            to, apart, values, between = kt, k.shape[2], vt, k.shape[2]
         later = 0
         for block in range((rows - 1) // step, -1, -1):
             r = block * step
             count = min(step, rows - r)
             keys = min(k.shape[2], r + count) if _places(sizes)[3] > 0 else k.shape[2]
-            if turned:
-                _multiplied(
-                    gemm, wide, 0, 0, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                    kt, k.shape[2], 0, s, keys,
-                )  # fmt: skip
-            else:
-                _multiplied(
-                    gemm, wide, 0, 1, count, keys, deep, scale, _matrix(q, i, h, r), _pitch(q),
-                    _matrix(k, i, h, 0), _pitch(k), 0, s, keys,
-                )  # fmt: skip
-            if turned:
-                _multiplied(
-                    gemm, wide, 0, 0, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
-                    vt, k.shape[2], 0, d, keys,
-                )  # fmt: skip
-            else:
-                _multiplied(
-                    gemm, wide, 0, 1, count, keys, width, one, _matrix(g, i, h, r), _pitch(g),
-                    _matrix(v, i, h, 0), _pitch(v), 0, d, keys,
-                )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, not turned, count, keys, deep, scale, _matrix(q, i, h, r),
+                _pitch(q), to, apart, 0, s, keys,
+            )  # fmt: skip
+            _multiplied(
+                gemm, wide, 0, not turned, count, keys, width, one, _matrix(g, i, h, r),
+                _pitch(g), values, between, 0, d, keys,
+            )  # fmt: skip
             _weigh_back(
                 s, keys, count, _places(sizes), _bytes(seen), _of(added), _bytes(kept), grow,
                 _of(level), scale, d, m * rows + r,
