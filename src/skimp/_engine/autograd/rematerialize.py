@@ -23,6 +23,7 @@ from weakref import ref
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import Plan, parameters
 from skimp._engine.eval.expr import Expr, Leaf, Whole, later, lies_over, place_of, walk
+from skimp._engine.memory.keeping import nobody
 from skimp._engine.memory.layout import Layout, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import lean
@@ -86,10 +87,6 @@ def instead_of(t: Tensor) -> Tensor:
     return alias
 
 
-def _nobody() -> None:
-    """The storage of a tensor that nothing is made of."""
-
-
 class Noted:
     """A tensor that a node's formulas don't read, and that the node below keeps, as long as that
     does: a write to it is no error, but nothing is made of it from then on.
@@ -101,7 +98,7 @@ class Noted:
         s = t._storage
         self._made_again = s if isinstance(s, Rematerialized) else None  # which nobody else keeps
         as_it_lies = not (t._conj or t._skimp_neg)  # else its bytes are not its values
-        self._storage: Callable[[], Any] = ref(s) if as_it_lies else _nobody
+        self._storage: Callable[[], Any] = ref(s) if as_it_lies else nobody
         again = rematerialized_of(s) if as_it_lies else None
         self._again = None if again is None else ref(again)
         self._layout = t._skimp_layout_of()

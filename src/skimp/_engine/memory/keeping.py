@@ -95,7 +95,7 @@ class Watch:
 
     def stop(self) -> None:
         """Nothing is known until somebody has looked."""
-        refs, most, places = [_nobody], [_UNKNOWN], dict[int, int]()
+        refs, most, places = [nobody], [_UNKNOWN], dict[int, int]()
         self._refs = refs  # one step
         self._most = most
         self._places = places
@@ -104,7 +104,7 @@ class Watch:
 watch: Final = Watch()
 
 
-def _nobody() -> None:
+def nobody() -> None:
     """What a weak reference gives whose storage has died."""
 
 

@@ -17,15 +17,12 @@ import numpy as np
 from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
+from skimp._engine.memory.keeping import nobody
 from skimp._engine.memory.pending import LOCK, forget, register
 from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
-
-
-def _nobody() -> None:
-    """The original of a storage that stands for none."""
 
 
 class Followed(Storage):
@@ -75,7 +72,7 @@ class Followed(Storage):
     def is_read_by(self, expr: Expr) -> bool:
         """Also by way of those who have its block, or would have."""
         return any(
-            one.storage is self or getattr(one.storage, "original", _nobody)() is self
+            one.storage is self or getattr(one.storage, "original", nobody)() is self
             for one in expr.leaves
         )
 
