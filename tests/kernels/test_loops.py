@@ -1602,6 +1602,39 @@ def test_a_single_head_asks_for_no_team(made: Any, monkeypatch: pytest.MonkeyPat
         assert len(asked) == heads - 1
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_attention_of_more_threads_than_there_is_room_for(
+    made: Any, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the program may raise their number in between."""
+    around: list[Any] = []
+
+    def take(size: int, dtype: Any) -> Any:
+        around.append(np.full(size * 16, 7, dtype))
+        return around[-1][:size]
+
+    monkeypatch.setattr(compiled, "loops", lambda: made)
+    monkeypatch.setattr(attention_loops, "take", take)
+    monkeypatch.setattr(attention_loops, "give", lambda flat: None)
+    monkeypatch.setattr(config, "threads", 1)
+    q = np.random.default_rng(1).standard_normal((1, 8, 130 if turned else 60, 4)).astype("f")
+    how = attention.Attention(1.0, False, None, None, 1.0, np.dtype("f"))
+    found = []
+    for threads in (1, 4):
+        call = lambda loop, _n, _cost, *given, threads=threads: loop(*given, threads)  # noqa: E731
+        monkeypatch.setattr(sharing, "call", call)
+        made_of = [np.empty_like(q) for _ in range(4)]
+        level = np.empty(q.shape[:-1], "f")
+        attention_loops.forward(q, q, q, made_of[0], level, how)
+        attention_loops.backward(q, q, q, q, *made_of[1:], level, how)
+        found.append(made_of)
+    assert len(around) == 4
+    for flat in around:
+        assert (flat[len(flat) // 16 :] == 7).all()
+    for one, other in zip(*found, strict=True):
+        assert_array_equal(one.view(np.int32), other.view(np.int32))
+
+
 @pytest.mark.usefixtures("together")
 @pytest.mark.parametrize("one", ["rows", "turned", "heads"])
 @pytest.mark.parametrize("other", ["rows", "turned", "heads", "the first, turned"])

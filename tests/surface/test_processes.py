@@ -102,6 +102,26 @@ def test_children_see_writes_to_shared_memory() -> None:
     assert x.tolist() == [5, 0, 0, 0]
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_backward_sees_writes_to_shared_memory(kept: bool) -> None:
+    """Also where it would make a result again that the program has no more."""
+    x = skimp.ones(2, 200_000, requires_grad=True)
+    w = skimp.ones(2, 2, requires_grad=True)
+    y = skimp.nn.functional.gelu(x)
+    z = w @ y
+    y.share_memory_()
+    p = mp.Process(target=write, args=(y.detach(),))
+    p.start()
+    p.join()
+    want = y.detach().sum(1).tolist()
+    held = y if kept else None
+    del y
+    z.sum().backward()
+    assert want[0] != want[1]
+    assert w.grad.tolist() == [pytest.approx(want, 1e-3)] * 2
+    del held
+
+
 def test_parameters_and_modules_share() -> None:
     net = skimp.nn.Linear(3, 2)
     before = net.weight.tolist()

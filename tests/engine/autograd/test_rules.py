@@ -36,6 +36,19 @@ def test_only_what_the_wanted_formulas_read_is_kept() -> None:
         assert kept(out.grad_fn) == names
 
 
+def test_what_makes_a_result_again_is_noted_where_that_keeps_nothing() -> None:
+    rule = Rule(
+        "XBackward0",
+        {"input": lambda g, factor: g * factor, "factor": lambda g, input: g * input},
+        rematerialize=lambda input, factor, bias_noted, factor_shape, result: result,
+    )
+    x, factor, bias, out = leaf(1, 2), result_of(3, 4), result_of(5), result_of(8, 13)
+    record(rule, {"input": x, "factor": factor, "bias": bias}, out)
+    assert kept(out.grad_fn) == ["factor", "bias_noted", "factor_shape"]
+    assert all([value is not bias for value in out.grad_fn._skimp_saved])
+    assert {name for name in dir(out.grad_fn) if "noted" in name} == set()
+
+
 def test_nothing_is_recorded_where_no_input_requires_grad() -> None:
     out = result_of(1)
     record(Rule("XBackward0", {"input": lambda g: g}), {"input": result_of(1)}, out)

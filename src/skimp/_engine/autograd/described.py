@@ -11,6 +11,7 @@ from skimp._engine.autograd import node_lines as lines, saving
 from skimp._engine.autograd.nodes import FOLDED, AccumulateGrad
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.rematerialize import AGAIN_FROM
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Slot
 from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor, ghost
@@ -31,7 +32,7 @@ def _bind() -> None:
         (
             Tensor, OpNode, AccumulateGrad, saving.GUARDED, sequence, node_of_view, saving.save,
             saving.meta_of, ghost, lines.outside, lines.INSIDE, lines.OUTSIDE, numbers,
-            sys._getframe,
+            sys._getframe, AGAIN_FROM,
         )
     )  # fmt: skip
 

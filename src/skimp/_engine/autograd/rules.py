@@ -19,7 +19,8 @@ The names of a formula's parameters say what is saved for it:
 
 With `rematerialize`, a function of such parameters that makes the first result once more for little
 work, that result has no bytes of its own where it is large and another node saves it
-(`rematerialize.py`); as `result` it is given that itself, which nobody need keep. With
+(`rematerialize.py`); as `result` it is given that itself, which nobody need keep, and of what
+formulas don't read it is given what keeps no bytes (`NAME_noted`, `NAME_shape`, ...). With
 `releases_early`, the last formula runs first, and large values go with the last one that reads them
 (`runner.py`). With `unfolds`, which makes one into them, nodes stand for those of views too
 (`folded.py`).
@@ -84,6 +85,9 @@ class Plan:
         if not wanted:
             for name in _read_twice(rule):
                 slots[name] = Slot(ARG, name, name)
+        elif rule.rematerialize is not None:  # what keeps no bytes is noted for it
+            read = [self._slot(p, bound, wanted, {}) for p in parameters(rule.rematerialize)]
+            slots |= {s.name: s for s in read if s.meta}
         self.slots = tuple(slots.values())
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
         # a formula that reads the node stands for PyTorch's, which reads an input

@@ -380,7 +380,8 @@ def attribute(node: Any, name: str) -> Any:
 def attributes(node: Any) -> list[str]:
     """The names of what a node with a rule shows."""
     plan = node._skimp_plan
-    names = [_alias(slot.name) for slot in plan.slots if slot.name != "needs"]
+    shown = [slot.name for slot in plan.slots if slot.name != "needs" and slot.meta != "_noted"]
+    names = [_alias(name) for name in shown]
     return [f"_saved_{name}" for name in dict.fromkeys([*names, *plan.rule.shows])]
 
 

@@ -8,6 +8,8 @@ cpdef attended(size_t gemm, bint wide, const float[:, :, :, :] q, const float[:,
                const unsigned char[::1] kept, float grow, float[:, ::1] room, float[::1] level,
                float[:, :, :, :] out, Py_ssize_t threads)
 
+cdef Py_ssize_t _with_room(Py_ssize_t threads, Py_ssize_t rooms, Py_ssize_t matrices) noexcept
+
 @cython.locals(one=float, keys=Py_ssize_t, rows=Py_ssize_t, width=Py_ssize_t, deep=Py_ssize_t,
                step=Py_ssize_t, m=Py_ssize_t, i=Py_ssize_t, h=Py_ssize_t, block=Py_ssize_t,
                r=Py_ssize_t, count=Py_ssize_t, turned=cython.bint, s=cython.p_float, kt=cython.p_float,

@@ -46,11 +46,17 @@ def attended(
                 0, n, 0,
             )  # fmt: skip
         return
+    threads = _with_room(threads, room.shape[0] // (1 + (sizes[10] > 0)), n)
     for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
         _attended(
             gemm, wide, q, k, v, scale, sizes, seen, added, kept, grow, room, level, out,
             t * n // threads, (t + 1) * n // threads, t,
         )  # fmt: skip
+
+
+def _with_room(threads: Any, rooms: Any, matrices: Any) -> Any:
+    """How many threads take part: their number may have been raised since there is the room."""
+    return threads if rooms >= matrices else min(threads, rooms)
 
 
 def _attended(
@@ -129,6 +135,7 @@ def attended_back(
                 dq, dk, dv, 0, n, 0,
             )  # fmt: skip
         return
+    threads = _with_room(threads, room.shape[0] // (2 + 2 * (sizes[10] > 0)), n)
     for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
         _attended_back(
             gemm, wide, g, q, k, v, scale, sizes, seen, added, kept, grow, room, level, dq, dk, dv,

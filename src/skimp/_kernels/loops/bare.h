@@ -19,7 +19,6 @@
 #define BARE_TYPES NPY_OBJECT /* those before it are numbers */
 #define BARE_MOST 4096        /* elements: more are done without the interpreter's lock, */
 #define BARE_LONG (1 << 15)   /* and by teams from here on (`sharing.FROM`), or by NumPy */
-#define BARE_JOINED (1 << 16) /* bytes, likewise */
 #define BARE_EXACT (1 << 24)  /* whole numbers up to it are floats */
 
 typedef struct {
@@ -28,10 +27,14 @@ typedef struct {
     int made;
 } BareLoop;
 
-typedef struct {
+typedef struct { /* what all that is called in the place of a function of NumPy's begins with */
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *ufunc;
+    PyObject *instead; /* what is asked itself where C leaves a call */
+} BareCall;
+
+typedef struct {
+    BareCall head;
     int nin;
     int begins; /* where `reduce` does: 0, or -1: at the first number; else -2 */
     double cost; /* seconds for an element of one thread, where a team may share; or 0 */
@@ -269,7 +272,7 @@ static PyObject *bare_call(PyObject *self, PyObject *const *args, size_t nargsf,
     if (made != NULL || PyErr_Occurred()) return made;
 
 ufunc:
-    return PyObject_Vectorcall(u->ufunc, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    return PyObject_Vectorcall(u->head.instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
 }
 
 /* What `reduce` of a ufunc of two operands makes along one dim, or all: at the end of the rows one
@@ -343,109 +346,32 @@ static PyObject *bare_reduce_call(PyObject *self, PyObject *const *args, size_t 
     return out;
 
 ufunc:
-    return PyObject_Vectorcall(u->ufunc, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
-}
-
-/* What `self` makes, `concatenate` or `stack`, of arrays of one type that lie row by row. */
-static PyObject *bare_join(PyObject *self, PyObject *const *args, Py_ssize_t given,
-                           PyObject *names, int anew) {
-    PyObject **arrays, *out;
-    PyArrayObject *first, *array;
-    Py_ssize_t k, many;
-    int ndim, type, axis = 0, i;
-    npy_intp shape[NPY_MAXDIMS + 1], lead = 1, within, whole, row;
-    char *to;
-
-    if (names != NULL || given < 1 || given > 2 ||
-        !(PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0])))
-        goto numpy;
-    if (given == 2 && !bare_int(args[1], &axis)) goto numpy;
-    arrays = PySequence_Fast_ITEMS(args[0]);
-    many = PySequence_Fast_GET_SIZE(args[0]);
-    if (many == 0 || !bare_is_dense(arrays[0])) goto numpy;
-    first = (PyArrayObject *)arrays[0];
-    ndim = PyArray_NDIM(first);
-    type = PyArray_TYPE(first);
-    if (axis < 0) axis += ndim + anew;
-    if (type < 0 || type >= BARE_TYPES || axis < 0 || axis >= ndim + anew) goto numpy;
-    for (i = 0; i < ndim; i++) shape[i] = PyArray_DIM(first, i);
-    for (k = 1; k < many; k++) {
-        if (!bare_is_dense(arrays[k])) goto numpy;
-        array = (PyArrayObject *)arrays[k];
-        if (PyArray_TYPE(array) != type || PyArray_NDIM(array) != ndim) goto numpy;
-        for (i = 0; i < ndim; i++)
-            if ((anew || i != axis) && PyArray_DIM(array, i) != shape[i]) goto numpy;
-        if (!anew) shape[axis] += PyArray_DIM(array, axis);
-    }
-    if (anew) {
-        if (ndim == NPY_MAXDIMS) goto numpy;
-        memmove(shape + axis + 1, shape + axis, (ndim++ - axis) * sizeof(npy_intp));
-        shape[axis] = many;
-    }
-    whole = PyArray_ITEMSIZE(first);
-    for (i = 0; i < axis; i++) lead *= shape[i];
-    for (i = axis; i < ndim; i++) whole *= shape[i];
-    if (whole == 0 || lead > BARE_JOINED / whole) goto numpy;
-    out = PyArray_EMPTY(ndim, shape, type, 0);
-    if (out == NULL) return NULL;
-    to = PyArray_BYTES((PyArrayObject *)out);
-    for (k = 0; k < many; k++) {
-        const char *from = PyArray_BYTES((PyArrayObject *)arrays[k]);
-        within = lead ? PyArray_NBYTES((PyArrayObject *)arrays[k]) / lead : 0;
-        for (row = 0; row < lead; row++) memcpy(to + row * whole, from + row * within, within);
-        to += within;
-    }
-    return out;
-
-numpy:
-    return PyObject_Vectorcall(self, args, given, names);
+    return PyObject_Vectorcall(u->head.instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
 }
 
 static void bare_dealloc(PyObject *self) {
-    Py_XDECREF(((BareUfunc *)self)->ufunc);
+    Py_XDECREF(((BareCall *)self)->instead);
     Py_TYPE(self)->tp_free(self);
 }
 
-static PyTypeObject bare_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "skimp._kernels.loops.ufunc",
-    .tp_basicsize = sizeof(BareUfunc),
-    .tp_dealloc = bare_dealloc,
-    .tp_vectorcall_offset = offsetof(BareUfunc, call),
-    .tp_call = PyVectorcall_Call,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "A ufunc of NumPy's, whose loops small arrays are handed to straight.",
-};
+#define BARE_CLASS(struct, name, doc)                                  \
+    {                                                                  \
+        PyVarObject_HEAD_INIT(NULL, 0)                                 \
+        .tp_name = "skimp._kernels.loops." name,                       \
+        .tp_basicsize = sizeof(struct),                                \
+        .tp_dealloc = bare_dealloc,                                    \
+        .tp_vectorcall_offset = offsetof(BareCall, call),              \
+        .tp_call = PyVectorcall_Call,                                  \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,   \
+        .tp_doc = doc,                                                 \
+    }
+
+static PyTypeObject bare_class = BARE_CLASS(
+    BareUfunc, "ufunc", "A ufunc of NumPy's, whose loops small arrays are handed to straight.");
 
 static int bare_begin(void) {
-    if (bare_type.tp_dict != NULL) return 0;
-    return _import_array() < 0 || _import_umath() < 0 ? -1 : PyType_Ready(&bare_type);
-}
-
-static PyObject *bare_concatenate_call(PyObject *self, PyObject *const *args, Py_ssize_t given,
-                                       PyObject *names) {
-    return bare_join(self, args, given, names, 0);
-}
-
-static PyObject *bare_stack_call(PyObject *self, PyObject *const *args, Py_ssize_t given,
-                                 PyObject *names) {
-    return bare_join(self, args, given, names, 1);
-}
-
-#define BARE_METHOD(name, call) \
-    {name, (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS, NULL}
-
-static PyMethodDef bare_concatenate_method = BARE_METHOD("concatenate", bare_concatenate_call);
-static PyMethodDef bare_stack_method = BARE_METHOD("stack", bare_stack_call);
-
-static PyObject *bare_concatenate(PyObject *function) {
-    if (bare_begin() < 0) return NULL;
-    return PyCFunction_New(&bare_concatenate_method, function);
-}
-
-static PyObject *bare_stack(PyObject *function) {
-    if (bare_begin() < 0) return NULL;
-    return PyCFunction_New(&bare_stack_method, function);
+    if (bare_class.tp_dict != NULL) return 0;
+    return _import_array() < 0 || _import_umath() < 0 ? -1 : PyType_Ready(&bare_class);
 }
 
 static int bare_begins(PyObject *ufunc) {
@@ -482,18 +408,15 @@ static PyObject *bare_made(PyObject *ufunc, PyObject *instead, vectorcallfunc ca
     BareUfunc *u;
     if (bare_begin() < 0) return NULL;
     if (Py_TYPE(ufunc) != &PyUFunc_Type || from->nin > BARE_OPERANDS || from->nout != 1 ||
-        from->core_enabled) {
-        Py_INCREF(instead);
-        return instead;
-    }
-    u = PyObject_New(BareUfunc, &bare_type);
+        from->core_enabled)
+        return Py_NewRef(instead);
+    u = PyObject_New(BareUfunc, &bare_class);
     if (u == NULL) return NULL;
-    u->call = call;
+    u->head.call = call;
     u->nin = from->nin;
     u->cost = 0;
     u->begins = bare_begins(ufunc);
-    Py_INCREF(instead);
-    u->ufunc = instead;
+    u->head.instead = Py_NewRef(instead);
     bare_loops(from, u->loops);
     return (PyObject *)u;
 }
@@ -506,7 +429,7 @@ static PyObject *bare_reduce(PyObject *ufunc, PyObject *reduce) {
 
 /* Teams share what is long; nothing where it is no ufunc of this kind. */
 static int bare_shared(PyObject *ufunc, double cost) {
-    if (Py_IS_TYPE(ufunc, &bare_type)) ((BareUfunc *)ufunc)->cost = cost;
+    if (Py_IS_TYPE(ufunc, &bare_class)) ((BareUfunc *)ufunc)->cost = cost;
     return 0;
 }
 
@@ -514,7 +437,7 @@ static int bare_shared(PyObject *ufunc, double cost) {
 static int bare_done(PyObject *ufunc, PyObject *arrays, PyObject *out, PyObject *numbers) {
     PyObject *args[BARE_OPERANDS], *made;
     Py_ssize_t i, many, beside;
-    if (!Py_IS_TYPE(ufunc, &bare_type) || !PyTuple_CheckExact(numbers) ||
+    if (!Py_IS_TYPE(ufunc, &bare_class) || !PyTuple_CheckExact(numbers) ||
         !(PyTuple_CheckExact(arrays) || PyList_CheckExact(arrays)))
         return 0;
     many = PySequence_Fast_GET_SIZE(arrays);

@@ -9,9 +9,7 @@
 #define MATMUL_DIMS 4
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *instead;
+    BareCall head;
     npy_intp most, most_of_batch; /* multiplications */
     npy_intp largest;             /* elements of a factor, where something is added */
     BareLoop times[BARE_TYPES], scales[BARE_TYPES], adds[BARE_TYPES];
@@ -193,7 +191,7 @@ static PyObject *matmul_multiply_call(PyObject *self, PyObject *const *args, siz
     return matmul_done(made);
 
 instead:
-    return PyObject_Vectorcall(m->instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    return PyObject_Vectorcall(m->head.instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
 }
 
 /* times(x, y, flipped, below, shape=None, bias=None), by places alone: the product of matrices, of
@@ -305,24 +303,11 @@ none:
     Py_RETURN_NONE;
 
 instead:
-    return PyObject_Vectorcall(m->instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    return PyObject_Vectorcall(m->head.instead, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
 }
 
-static void matmul_dealloc(PyObject *self) {
-    Py_XDECREF(((MatmulCall *)self)->instead);
-    Py_TYPE(self)->tp_free(self);
-}
-
-static PyTypeObject matmul_class = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "skimp._kernels.loops.product",
-    .tp_basicsize = sizeof(MatmulCall),
-    .tp_dealloc = matmul_dealloc,
-    .tp_vectorcall_offset = offsetof(MatmulCall, call),
-    .tp_call = PyVectorcall_Call,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "A product of small matrices by NumPy's own loop.",
-};
+static PyTypeObject matmul_class =
+    BARE_CLASS(MatmulCall, "product", "A product of small matrices by NumPy's own loop.");
 
 /* What is called as `instead`; `ufuncs`: NumPy's matmul, multiply and add. */
 static PyObject *matmul_made(PyObject *instead, PyObject *ufuncs, Py_ssize_t most,
@@ -336,8 +321,8 @@ static PyObject *matmul_made(PyObject *instead, PyObject *ufuncs, Py_ssize_t mos
             return Py_NewRef(instead);
     m = PyObject_New(MatmulCall, &matmul_class);
     if (m == NULL) return NULL;
-    m->call = call;
-    m->instead = Py_NewRef(instead);
+    m->head.call = call;
+    m->head.instead = Py_NewRef(instead);
     m->most = most;
     m->most_of_batch = most_of_batch;
     m->largest = largest;

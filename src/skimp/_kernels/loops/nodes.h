@@ -1,157 +1,20 @@
 /* Records of ops: the node of a call, its edges, and what it keeps. What is written out as text
    for each op where nothing is compiled (`_engine/autograd/recorder.py`) is read here from a
-   description: fields of tensors and nodes by their places, where they are slots, and by their
-   names where they are not. What is rare is left to the functions of Python that it is given. */
+   description. What is rare is left to the functions of Python that it is given. */
 
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
-#include <string.h>
-#include <numpy/arrayobject.h>
-#include "objects.h"
-#if PY_VERSION_HEX < 0x030C0000 /* CPython 3.11, whose frames are read without objects */
-#ifndef Py_BUILD_CORE
-#define Py_BUILD_CORE 1
-#endif
-#include <internal/pycore_frame.h>
-#define NODES_FRAMES 1
-#endif
+#include "users.h"
 
-/* Fields of tensors, storages and dtypes. */
-enum {
-    F_NP, F_LAYOUT, F_STORAGE, F_DTYPE, F_RG, F_NODE, F_INDEX, F_BASE, F_STALE, F_MARKED, F_COUNTER,
-    F_INHERITS, F_ACCUMULATE, F_INFERENCE, F_VERSION, F_SAVED, F_CATEGORY, F_ALL
-};
-static const char *const nodes_names[] = {
-    "_np", "_skimp_layout", "_storage", "_dtype", "_rg", "_skimp_node", "_skimp_index", "_base",
-    "_skimp_stale", "_skimp_marked", "_skimp_counter", "_skimp_inherits", "_skimp_accumulate",
-    "_skimp_inference", "version", "saved", "category",
-};
-/* Slots of nodes; the last two are of those of ops, and of leaves. */
-enum {
-    N_EDGES, N_SAVED, N_NUMBER, N_OUTPUTS, N_SHAPE, N_DTYPE, N_CODE, N_LASTI, N_EXTRA, N_PLAN,
-    N_SPANS, N_VARIABLE, N_ALL
-};
-static const char *const nodes_slots[] = {
-    "_skimp_edges", "_skimp_saved", "_skimp_number", "_skimp_outputs", "_skimp_shape",
-    "_skimp_dtype", "_skimp_code", "_skimp_lasti", "_skimp_extra", "_skimp_plan", "_skimp_spans",
-    "variable",
-};
-/* What is given once (`nodes_bind`). */
-enum {
-    G_TENSOR, G_OF_OP, G_OF_LEAF, G_GUARDED, G_NUMBER, G_NODE_OF_VIEW, G_KEEP, G_META_OF, G_GHOST,
-    G_OUTSIDE, G_INSIDE, G_USERS, G_NUMBERS, G_FRAME, G_ALL
-};
-/* What describes a recording (`recorder.described`). */
+/* What describes a recording (`described.in_c`). */
 enum { D_LOOPS, D_OTHERS, D_CLASS, D_HEAD, D_PLACES, D_NUMBERS, D_PLANS, D_ALL };
 enum { P_BITS, P_PLAN, P_WANTED, P_NAMES, P_SLOTS, P_ALL }; /* a plan of it */
 enum { S_KIND, S_META, S_CONSTANT };                        /* a slot of that */
 enum { K_ARG, K_RESULT, K_ARG_META, K_RESULT_META, K_CONSTANT };
 enum { WANTED = 1, LISTED = 2, SHAPE = 4, STRIDES = 8, KNOWN = 16, BARE = 32 };
-#define NODES_TYPES 16
 #define NODES_NAMES 24
 #define NODES_NONE 255
-#define NODES_AGAIN_FROM (1 << 15) /* bytes (`rematerialize.AGAIN_FROM`) */
 
-typedef struct {
-    PyTypeObject *type;
-    unsigned int tag;
-    Py_ssize_t at[F_ALL];
-} NodesType;
-
-static PyObject *nodes_given, *nodes_name[F_ALL], *nodes_one, *nodes_again;
-static Py_ssize_t nodes_at[N_ALL];
-static NodesType nodes_types[NODES_TYPES];
-
-#define GIVEN(which) PyTuple_GET_ITEM(nodes_given, which)
-#define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
-#define NODE(node, slot) SLOT(node, nodes_at[slot])
-
-/* Where instances of a type have a slot of this name; -1 where it is none. */
-static Py_ssize_t nodes_place(PyTypeObject *type, PyObject *name) {
-    return objects_slot(_PyType_Lookup(type, name));
-}
-
-/* The places of a type's fields, which are looked up again where the type has changed. */
-static const Py_ssize_t *nodes_fields(PyTypeObject *type) {
-    NodesType *known = nodes_types + ((size_t)type >> 6) % NODES_TYPES;
-    int i;
-    if (known->type == type && known->tag == type->tp_version_tag && known->tag != 0 &&
-        PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
-        return known->at;
-    for (i = 0; i < F_ALL; i++) known->at[i] = nodes_place(type, nodes_name[i]);
-    known->type = type;
-    known->tag = type->tp_version_tag;
-    return known->at;
-}
-
-static PyObject *nodes_get(PyObject *x, int field) {
-    Py_ssize_t at = nodes_fields(Py_TYPE(x))[field];
-    if (at > 0 && SLOT(x, at) != NULL) return Py_NewRef(SLOT(x, at));
-    return PyObject_GetAttr(x, nodes_name[field]);
-}
-
-static int nodes_set(PyObject *x, int field, PyObject *value) {
-    Py_ssize_t at = nodes_fields(Py_TYPE(x))[field];
-    PyObject *before;
-    if (at <= 0) return PyObject_SetAttr(x, nodes_name[field], value);
-    before = SLOT(x, at);
-    SLOT(x, at) = Py_NewRef(value);
-    Py_XDECREF(before);
-    return 0;
-}
-
-/* Whether a field is true; -1 with an error. */
-static int nodes_is(PyObject *x, int field) {
-    PyObject *found = nodes_get(x, field);
-    int is = found == NULL ? -1 : PyObject_IsTrue(found);
-    Py_XDECREF(found);
-    return is;
-}
-
-/* Whether a field is None; -1 with an error. */
-static int nodes_lacks(PyObject *x, int field) {
-    PyObject *found = nodes_get(x, field);
-    int lacks = found == NULL ? -1 : found == Py_None;
-    Py_XDECREF(found);
-    return lacks;
-}
-
-static inline int nodes_is_tensor(PyObject *x) {
-    PyTypeObject *tensor = (PyTypeObject *)GIVEN(G_TENSOR);
-    return Py_TYPE(x) == tensor || PyType_IsSubtype(Py_TYPE(x), tensor);
-}
-
-static inline PyObject *nodes_next(void) {
-    PyObject *number = GIVEN(G_NUMBER);
-    return Py_TYPE(number)->tp_iternext(number);
-}
-
-/* The shape as a plain tuple. */
-static PyObject *nodes_shape(PyObject *x) {
-    PyObject *a = nodes_get(x, F_NP), *shape, *layout;
-    if (a == NULL) return NULL;
-    if (PyArray_Check(a)) {
-        int i, n = PyArray_NDIM((PyArrayObject *)a);
-        shape = PyTuple_New(n);
-        for (i = 0; shape != NULL && i < n; i++) {
-            PyObject *size = PyLong_FromSsize_t(PyArray_DIM((PyArrayObject *)a, i));
-            if (size == NULL) Py_CLEAR(shape);
-            else PyTuple_SET_ITEM(shape, i, size);
-        }
-    } else {
-        layout = nodes_get(x, F_LAYOUT);
-        shape = layout == NULL ? NULL : PyObject_GetAttrString(layout, "shape");
-        Py_XDECREF(layout);
-    }
-    Py_DECREF(a);
-    return shape;
-}
-
-/* Fill a slot of a new node; -1 with an error, which `value` is NULL for. */
-static inline int nodes_fill(PyObject *node, int slot, PyObject *value) {
-    NODE(node, slot) = value;
-    return value == NULL ? -1 : 0;
-}
+static PyObject *nodes_again; /* the name of what `nodes_is_made_again` asks */
+static Py_ssize_t nodes_again_from;
 
 /* A new node of a leaf, which refers to it weakly. */
 static PyObject *nodes_leaf(PyObject *t) {
@@ -160,12 +23,12 @@ static PyObject *nodes_leaf(PyObject *t) {
     if (made == NULL) return NULL;
     NODE(made, N_VARIABLE) = Py_NewRef(t);
     NODE(made, N_EXTRA) = Py_NewRef(Py_None);
-    ref = nodes_fill(made, N_NUMBER, nodes_next()) < 0 ||
-                  nodes_fill(made, N_SHAPE, nodes_shape(t)) < 0 ||
-                  nodes_fill(made, N_DTYPE, nodes_get(t, F_DTYPE)) < 0
+    ref = fields_fill(made, N_NUMBER, fields_next()) < 0 ||
+                  fields_fill(made, N_SHAPE, fields_shape(t)) < 0 ||
+                  fields_fill(made, N_DTYPE, fields_get(t, F_DTYPE)) < 0
               ? NULL
               : PyWeakref_NewRef(made, NULL);
-    if (ref == NULL || nodes_set(t, F_ACCUMULATE, ref) < 0) Py_CLEAR(made);
+    if (ref == NULL || fields_set(t, F_ACCUMULATE, ref) < 0) Py_CLEAR(made);
     Py_XDECREF(ref);
     return made;
 }
@@ -173,24 +36,24 @@ static PyObject *nodes_leaf(PyObject *t) {
 /* Where the gradient of a tensor goes: 1 with `*node`; 0: nowhere, as the view of a tensor that
    was made unrecorded; -1 with an error. */
 static int nodes_end(PyObject *x, PyObject **node) {
-    int plain = nodes_lacks(x, F_BASE);
+    int plain = fields_lacks(x, F_BASE);
     if (plain == 0) { /* a view, of what nobody wrote to? */
-        PyObject *s = nodes_get(x, F_STORAGE), *version = NULL, *stale = NULL;
-        if (s != NULL) version = nodes_get(s, F_VERSION);
-        if (version != NULL) stale = nodes_get(x, F_STALE);
+        PyObject *s = fields_get(x, F_STORAGE), *version = NULL, *stale = NULL;
+        if (s != NULL) version = fields_get(s, F_VERSION);
+        if (version != NULL) stale = fields_get(x, F_STALE);
         plain = stale == NULL ? -1 : PyObject_RichCompareBool(stale, version, Py_EQ);
         Py_XDECREF(s);
         Py_XDECREF(version);
         Py_XDECREF(stale);
-        if (plain > 0) plain = nodes_lacks(x, F_COUNTER);
+        if (plain > 0) plain = fields_lacks(x, F_COUNTER);
     }
     if (plain < 0) return -1;
-    *node = plain ? nodes_get(x, F_NODE) : PyObject_CallOneArg(GIVEN(G_NODE_OF_VIEW), x);
+    *node = plain ? fields_get(x, F_NODE) : PyObject_CallOneArg(GIVEN(G_NODE_OF_VIEW), x);
     if (*node == NULL) return -1;
     if (*node != Py_None) return 1;
     Py_CLEAR(*node);
-    if ((plain = nodes_is(x, F_INHERITS)) != 0) return plain < 0 ? -1 : 0;
-    if ((*node = nodes_get(x, F_ACCUMULATE)) == NULL) return -1;
+    if ((plain = fields_is(x, F_INHERITS)) != 0) return plain < 0 ? -1 : 0;
+    if ((*node = fields_get(x, F_ACCUMULATE)) == NULL) return -1;
     if (*node != Py_None) {
         PyObject *ref = *node;
         *node = PyObject_CallNoArgs(ref);
@@ -212,7 +75,7 @@ static int nodes_edge(PyObject *to, Py_ssize_t at, PyObject *x) {
         return 1;
     }
     if ((found = nodes_end(x, &node)) <= 0) return found;
-    if ((index = nodes_get(x, F_INDEX)) == NULL) {
+    if ((index = fields_get(x, F_INDEX)) == NULL) {
         Py_DECREF(node);
         return -1;
     }
@@ -247,7 +110,7 @@ static PyObject *nodes_meta(PyObject *x, int flags, PyObject *meta) {
         if (i == n) {
             found = PyList_New(n);
             for (i = 0; found != NULL && i < n; i++) {
-                PyObject *shape = nodes_shape(PyTuple_GET_ITEM(items, i));
+                PyObject *shape = fields_shape(PyTuple_GET_ITEM(items, i));
                 if (shape == NULL) Py_CLEAR(found);
                 else PyList_SET_ITEM(found, i, shape);
             }
@@ -256,9 +119,9 @@ static PyObject *nodes_meta(PyObject *x, int flags, PyObject *meta) {
         }
         Py_DECREF(items);
     } else if (flags & SHAPE && flags & KNOWN) {
-        return nodes_shape(x);
+        return fields_shape(x);
     } else if (flags & STRIDES && flags & KNOWN) { /* of a leaf it is there after the first time */
-        if ((layout = nodes_get(x, F_LAYOUT)) == NULL) return NULL;
+        if ((layout = fields_get(x, F_LAYOUT)) == NULL) return NULL;
         found = layout == Py_None ? NULL : PyObject_GetAttrString(layout, "strides");
         Py_DECREF(layout);
         if (found != NULL || PyErr_Occurred()) return found;
@@ -281,17 +144,16 @@ static int nodes_keep(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *
     return 0;
 }
 
-/* Whether what made `x`, or made what it is a view of, has a rule by which it is made again; -1 with
-   an error. */
+/* `rematerialize.is_made_again`, of what is not small; -1 with an error. */
 static int nodes_is_made_again(PyObject *x) {
-    PyObject *a = nodes_get(x, F_NP), *base, *made_by;
+    PyObject *a = fields_get(x, F_NP), *base, *made_by;
     int few;
     if (a == NULL) return -1;
-    few = !PyArray_Check(a) || PyArray_NBYTES((PyArrayObject *)a) < NODES_AGAIN_FROM;
+    few = !PyArray_Check(a) || PyArray_NBYTES((PyArrayObject *)a) < nodes_again_from;
     Py_DECREF(a);
     if (few) return 0;
-    if ((base = nodes_get(x, F_BASE)) == NULL) return -1;
-    made_by = nodes_get(base == Py_None ? x : base, F_NODE);
+    if ((base = fields_get(x, F_BASE)) == NULL) return -1;
+    made_by = fields_get(base == Py_None ? x : base, F_NODE);
     Py_DECREF(base);
     if (made_by == NULL) return -1;
     few = _PyType_Lookup(Py_TYPE(made_by), nodes_again) != Py_True;
@@ -303,15 +165,15 @@ static int nodes_is_made_again(PyObject *x) {
 static int nodes_save(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *x, PyObject *of,
                       int bare) {
     PyObject *s, *version, *kept;
-    int general = nodes_lacks(x, F_NP);
-    if (general == 0 && (general = nodes_is(x, F_MARKED)) > 0) {
-        int plain = nodes_lacks(x, F_COUNTER);
-        general = plain <= 0 ? 1 + 2 * plain : nodes_is(x, F_INFERENCE);
+    int general = fields_lacks(x, F_NP);
+    if (general == 0 && (general = fields_is(x, F_MARKED)) > 0) {
+        int plain = fields_lacks(x, F_COUNTER);
+        general = plain <= 0 ? 1 + 2 * plain : fields_is(x, F_INFERENCE);
     }
     if (general == 0 && of == NULL) general = nodes_is_made_again(x);
     if (general != 0) return general < 0 ? -1 : nodes_keep(saved, at, node, x, of);
-    if ((s = nodes_get(x, F_STORAGE)) == NULL) return -1;
-    version = nodes_set(s, F_SAVED, Py_True) < 0 ? NULL : nodes_get(s, F_VERSION);
+    if ((s = fields_get(x, F_STORAGE)) == NULL) return -1;
+    version = fields_set(s, F_SAVED, Py_True) < 0 ? NULL : fields_get(s, F_VERSION);
     Py_DECREF(s);
     if (version == NULL) return -1;
     kept = of != NULL && !bare ? PyObject_CallOneArg(GIVEN(G_GHOST), x) : Py_NewRef(x);
@@ -332,7 +194,7 @@ static int nodes_slot(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *
         value = nodes_meta(x, flags, PyTuple_GET_ITEM(slot, S_META));
     } else if (kind == K_CONSTANT) {
         value = Py_NewRef(PyTuple_GET_ITEM(slot, S_CONSTANT));
-    } else if (kind == K_RESULT || nodes_is_tensor(x)) {
+    } else if (kind == K_RESULT || fields_is_tensor(x)) {
         return nodes_save(saved, at, node, x, of, flags & BARE);
     } else {
         if (PyList_Check(x) || PyTuple_Check(x)) {
@@ -347,62 +209,11 @@ static int nodes_slot(PyObject *saved, Py_ssize_t at, PyObject *node, PyObject *
     return 0;
 }
 
-#ifdef NODES_FRAMES
-static _PyInterpreterFrame *nodes_whole(_PyInterpreterFrame *frame) {
-    while (frame != NULL && _PyFrame_IsIncomplete(frame)) frame = frame->previous;
-    return frame;
-}
-
-/* The user's code and the place in it: 1 if it was found in frames of known files; 0 if not; -1
-   with an error. An object for a frame would be made anew in each call of a user's function. */
-static int nodes_seen(PyObject *node) {
-    _PyInterpreterFrame *frame = nodes_whole(PyThreadState_Get()->cframe->current_frame);
-    int known = 1;
-    while (known > 0 && frame != NULL && (frame = nodes_whole(frame->previous)) != NULL) {
-        PyObject *name = frame->f_code->co_filename;
-        if ((known = PySet_Contains(GIVEN(G_USERS), name)) > 0) {
-            NODE(node, N_CODE) = Py_NewRef((PyObject *)frame->f_code);
-            return nodes_fill(node, N_LASTI,
-                              PyLong_FromLong(_PyInterpreterFrame_LASTI(frame) *
-                                              (long)sizeof(_Py_CODEUNIT))) < 0
-                       ? -1
-                       : 1;
-        }
-        if (known == 0) known = PySet_Contains(GIVEN(G_INSIDE), name);
-    }
-    return known < 0 ? -1 : 0;
-}
-#else
-#define nodes_seen(node) 0
-#endif
-
-/* The same, of any frames. */
-static int nodes_line(PyObject *node) {
-    int seen = nodes_seen(node);
-    PyObject *frame, *found;
-    if (seen != 0) return seen < 0 ? -1 : 0;
-    if ((frame = PyObject_CallOneArg(GIVEN(G_FRAME), nodes_one)) == NULL) return -1;
-    {
-        PyObject *words[3] = {frame, GIVEN(G_INSIDE), GIVEN(G_USERS)};
-        found = objects_caller(NULL, words, 3);
-    }
-    if (found == Py_None) {
-        Py_DECREF(found);
-        found = PyObject_CallOneArg(GIVEN(G_OUTSIDE), frame);
-    }
-    Py_DECREF(frame);
-    if (found == NULL) return -1;
-    NODE(node, N_CODE) = Py_NewRef(PyTuple_GET_ITEM(found, 0));
-    NODE(node, N_LASTI) = Py_NewRef(PyTuple_GET_ITEM(found, 1));
-    Py_DECREF(found);
-    return 0;
-}
-
 /* Make the node the history of one output; -1 with an error. */
 static int nodes_history(PyObject *out, PyObject *node, long index) {
     PyObject *number = PyLong_FromLong(index);
-    int done = number == NULL || nodes_set(out, F_RG, Py_True) < 0 ||
-                       nodes_set(out, F_NODE, node) < 0 || nodes_set(out, F_INDEX, number) < 0
+    int done = number == NULL || fields_set(out, F_RG, Py_True) < 0 ||
+                       fields_set(out, F_NODE, node) < 0 || fields_set(out, F_INDEX, number) < 0
                    ? -1
                    : 0;
     Py_XDECREF(number);
@@ -411,10 +222,10 @@ static int nodes_history(PyObject *out, PyObject *node, long index) {
 
 /* Whether a tensor's type has derivatives; -1 with an error. */
 static int nodes_differentiable(PyObject *t) {
-    PyObject *dtype = nodes_get(t, F_DTYPE), *category;
+    PyObject *dtype = fields_get(t, F_DTYPE), *category;
     long found;
     if (dtype == NULL) return -1;
-    category = nodes_get(dtype, F_CATEGORY);
+    category = fields_get(dtype, F_CATEGORY);
     Py_DECREF(dtype);
     if (category == NULL) return -1;
     found = PyLong_AsLong(category);
@@ -430,7 +241,7 @@ static int nodes_histories(PyObject *outs, PyObject *node, const unsigned char *
         PyObject *t = PyTuple_GET_ITEM(outs, i), *pair = PyTuple_New(2);
         int yes = pair == NULL ? -1 : nodes_differentiable(t);
         if (yes >= 0) {
-            PyObject *shape = nodes_shape(t), *dtype = nodes_get(t, F_DTYPE);
+            PyObject *shape = fields_shape(t), *dtype = fields_get(t, F_DTYPE);
             PyTuple_SET_ITEM(pair, 0, shape);
             PyTuple_SET_ITEM(pair, 1, dtype);
             if (shape == NULL || dtype == NULL) yes = -1;
@@ -443,7 +254,7 @@ static int nodes_histories(PyObject *outs, PyObject *node, const unsigned char *
             PyTuple_SET_ITEM(metas, i, pair);
         }
     }
-    return nodes_fill(node, N_OUTPUTS, metas);
+    return fields_fill(node, N_OUTPUTS, metas);
 }
 
 /* The edges of a plan, by the arguments' places: 1 with `*found`, else as `nodes_end`. */
@@ -470,7 +281,7 @@ static int nodes_edges(PyObject *node, PyObject *plan, PyObject *places, PyObjec
         }
         for (k = 0; done > 0 && k < PyTuple_GET_SIZE(lists[i]); k++, at += 2) {
             PyObject *t = PyTuple_GET_ITEM(lists[i], k);
-            int needs = nodes_is_tensor(t) ? nodes_is(t, F_RG) : 0;
+            int needs = fields_is_tensor(t) ? fields_is(t, F_RG) : 0;
             done = needs < 0 ? -1 : nodes_edge(*found, at, needs ? t : NULL);
         }
         if (spans == NULL) spans = PyDict_New();
@@ -499,8 +310,8 @@ static long long nodes_bits(PyObject *self, PyObject *const *args, PyObject **ot
         int needs;
         if (place[i] == NODES_NONE) continue;
         x = args[place[i]];
-        if (nodes_is_tensor(x)) {
-            if ((needs = nodes_is(x, F_RG)) < 0) return -1;
+        if (fields_is_tensor(x)) {
+            if ((needs = fields_is(x, F_RG)) < 0) return -1;
             if (needs) bits |= 1LL << i;
             continue;
         }
@@ -512,7 +323,7 @@ static long long nodes_bits(PyObject *self, PyObject *const *args, PyObject **ot
             bits |= 1LL << (n + i);
             for (k = 0; k < PySequence_Fast_GET_SIZE(x); k++) {
                 PyObject *t = PySequence_Fast_GET_ITEM(x, k);
-                if ((needs = nodes_is_tensor(t) ? nodes_is(t, F_RG) : 0) < 0) return -1;
+                if ((needs = fields_is_tensor(t) ? fields_is(t, F_RG) : 0) < 0) return -1;
                 if (needs) bits |= 1LL << i;
             }
         }
@@ -559,14 +370,14 @@ static int nodes_made(PyObject *self, PyObject *plan, PyObject *const *args, PyO
 /* The rest of a node: its number, what the first output is like, the user's line. */
 static int nodes_finished(PyObject *node, PyObject *first, int folded) {
     while (folded--) {
-        PyObject *passed = nodes_next();
+        PyObject *passed = fields_next();
         if (passed == NULL) return -1;
         Py_DECREF(passed);
     }
-    if (nodes_fill(node, N_NUMBER, nodes_next()) < 0) return -1;
-    if (nodes_fill(node, N_SHAPE, nodes_shape(first)) < 0) return -1;
-    if (nodes_fill(node, N_DTYPE, nodes_get(first, F_DTYPE)) < 0) return -1;
-    return nodes_line(node);
+    if (fields_fill(node, N_NUMBER, fields_next()) < 0) return -1;
+    if (fields_fill(node, N_SHAPE, fields_shape(first)) < 0) return -1;
+    if (fields_fill(node, N_DTYPE, fields_get(first, F_DTYPE)) < 0) return -1;
+    return users_line(node);
 }
 
 static PyObject *nodes_record(PyObject *self, PyObject *const *args, Py_ssize_t given) {
@@ -622,33 +433,13 @@ static PyMethodDef nodes_method = {
 
 /* Be told what all recordings use. */
 static PyObject *nodes_bind(PyObject *given) {
-    PyObject *name;
-    int i;
-    if (PyArray_API == NULL && _import_array() < 0) return NULL;
-    if (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != G_ALL) {
-        PyErr_Format(PyExc_TypeError, "expected a tuple of %d", G_ALL);
-        return NULL;
-    }
-    for (i = 0; i < F_ALL; i++)
-        if (nodes_name[i] == NULL &&
-            (nodes_name[i] = PyUnicode_InternFromString(nodes_names[i])) == NULL)
-            return NULL;
-    for (i = 0; i < N_ALL; i++) {
-        PyObject *type = PyTuple_GET_ITEM(given, i == N_VARIABLE ? G_OF_LEAF : G_OF_OP);
-        if ((name = PyUnicode_InternFromString(nodes_slots[i])) == NULL) return NULL;
-        nodes_at[i] = nodes_place((PyTypeObject *)type, name);
-        Py_DECREF(name);
-        if (nodes_at[i] < 0) {
-            PyErr_Format(PyExc_TypeError, "%s is no slot", nodes_slots[i]);
-            return NULL;
-        }
-    }
+    if (fields_bind(given) < 0) return NULL;
+    nodes_again_from = PyLong_AsSsize_t(GIVEN(G_AGAIN_FROM));
+    if (nodes_again_from == -1 && PyErr_Occurred()) return NULL;
     if (nodes_again == NULL && (nodes_again = PyUnicode_InternFromString("_skimp_again")) == NULL)
         return NULL;
-    if (nodes_one == NULL && (nodes_one = PyLong_FromLong(1)) == NULL) return NULL;
-    memset(nodes_types, 0, sizeof(nodes_types));
-    Py_XSETREF(nodes_given, Py_NewRef(given));
-    return Py_NewRef(Py_None);
+    if (users_one == NULL && (users_one = PyLong_FromLong(1)) == NULL) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* What records the calls of an op that is described so. */

@@ -14,5 +14,5 @@ def bind(given: Any) -> Any:
 
 
 def recording(described: Any) -> Any:
-    """What records the calls of an op, from what `recorder.described` tells of it."""
+    """What records the calls of an op, from what `described.in_c` tells of it."""
     return nodes_recording(described) if cython.compiled else None  # type: ignore[name-defined] # noqa: F821

@@ -8,8 +8,10 @@ cdef extern from "passes.h":
 cdef extern from "bare.h":
     object bare_ufunc(object function)
     object bare_reduce(object function, object reduce)
-    object bare_concatenate(object function)
-    object bare_stack(object function)
+
+cdef extern from "joins.h":
+    object joins_concatenate(object function)
+    object joins_stack(object function)
 
 cdef extern from "matmul.h":
     object matmul_multiply(object instead, object ufuncs, Py_ssize_t most,

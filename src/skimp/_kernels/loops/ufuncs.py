@@ -54,12 +54,12 @@ def reduction(function: Any) -> Any:
 
 def concatenate(function: Any) -> Any:
     """NumPy's `concatenate`, likewise."""
-    return bare_concatenate(function) if cython.compiled else function  # type: ignore # noqa: F821
+    return joins_concatenate(function) if cython.compiled else function  # type: ignore # noqa: F821
 
 
 def stack(function: Any) -> Any:
     """The same of what puts arrays side by side along a new dim."""
-    return bare_stack(function) if cython.compiled else function  # type: ignore # noqa: F821
+    return joins_stack(function) if cython.compiled else function  # type: ignore # noqa: F821
 
 
 def multiply(instead: Any, ufuncs: Any, most: Any, most_of_batch: Any) -> Any:

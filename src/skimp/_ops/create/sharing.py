@@ -22,7 +22,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.memory.users import users, users_beside
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
@@ -75,7 +75,8 @@ def share(s: Storage, tensors: list[Any] | None = None) -> None:
         t._skimp_layout_of()  # while the old block can still tell the offset
     host.refund(s)
     s.block, s.size, s._flat = new, None, None
-    s.exported = s.external = True  # other processes may write unseen
+    s.exported = s.external = True  # other processes may write unseen:
+    s.unseen = next(sequence)  # who would make the bytes again for backward has these, too
     for t in tensors:
         t._np = None
     _SEGMENTS[s] = segment

@@ -222,20 +222,7 @@ def _made_again(
 
 _BRIEFLY: Final = 32  # products for each element of a result that is not kept but made again
 # The rule of those, which keeps what makes the result.
-_AGAIN = Rule(
-    "ConvolutionBackward0",
-    {
-        (
-            "input",
-            "weight",
-            "bias",
-        ): lambda g, input, weight, needs, stride, padding, dilation, groups, bias_noted: (
-            _to_several(g, input, weight, needs, stride, padding, dilation, groups)
-        )
-    },
-    at_once=True,
-    rematerialize=_made_again,
-)
+_AGAIN = Rule("ConvolutionBackward0", _TOGETHER.formulas, at_once=True, rematerialize=_made_again)
 
 
 def _chosen(given: dict[str, Any]) -> Rule:

@@ -142,14 +142,7 @@ def _joint(dim: int) -> Kernel:
 
 
 _CAT = Rule("CatBackward0", tensors=_cat_back)
-# of large ones, which notes its inputs
-_CAT_AGAIN = Rule(
-    "CatBackward0",
-    tensors=lambda g, tensors_shape, dim, edges, tensors_noted: _cat_back(
-        g, tensors_shape, dim, edges
-    ),
-    rematerialize=_joined_again,
-)
+_CAT_AGAIN = Rule("CatBackward0", tensors=_cat_back, rematerialize=_joined_again)  # of large ones
 
 
 def _chosen(tensors: Any) -> Rule:
