@@ -26,6 +26,7 @@ from skimp._engine.dispatch.fast_path import (
 )
 from skimp._engine.dispatch.operands import number_of, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.dispatch.writing import assign, bindings, direct, over
 from skimp._engine.eval import run
@@ -183,7 +184,14 @@ def call(
     (`inplace`).
     """
     if out is None:
-        if (made := row.fast(*args, *params)) is not None:
+        first = args[0]
+        large = (  # which is not for the fast path, whatever comes beside it
+            type(first) in ORDINARY
+            and first._np is None
+            and (layout := first._skimp_layout) is not None
+            and layouts.numel(layout.shape) >= config.small_below
+        )
+        if not large and (made := row.fast(*args, *params)) is not None:
             return made
         if (made := alike(row, args, params)) is not None:
             return made

@@ -7,16 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from skimp._engine.eval.expr import Array
+from skimp._engine.eval.expr import Array, Expr, Leaf
 from skimp._engine.eval.plan import Prepared
 from skimp._engine.eval.program import Passes
 from skimp._kernels import compiled, sharing, teams
 from skimp._kernels.scratch import give, take
 from skimp._kernels.threads import Call, at_once
+from skimp.config import config
 
 _BLOCK: Final = 1 << 11  # elements: registers and what is read of a chain stay in the L1 cache
+
+
+def run_pass(root: Expr, out: Array) -> bool:
+    """Write one kernel by its loop, where that is a ufunc's and all that it reads lies as `out`
+    does, or is a number; whether it is done. An element may be written over what it is made of."""
+    kernel = root.kernel
+    if kernel.ufunc is None or not config.small_below or compiled.loops() is None:
+        return False
+    read: list[Any] = []
+    for arg in root.args:
+        if type(arg) is Leaf:
+            arg = arg.array
+            if not arg.flags.c_contiguous or arg.shape != out.shape:
+                return False
+        elif kernel.dense:
+            return False
+        read += (arg,)
+    return sharing.ran(kernel.ufunc, read, out, kernel.numbers)
 
 
 def run_passes(

@@ -12,7 +12,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import convert
 from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
-from skimp._engine.eval.passes import run_passes
+from skimp._engine.eval.passes import run_pass, run_passes
 from skimp._engine.eval.pieces import cuts
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import BRIEF, Plan
@@ -50,7 +50,7 @@ def evaluate(root: Expr, out: Array, then: Sequence[Call] = ()) -> None:
     """
     if OBSERVERS:
         observed(_evaluate, root, out, then)
-    else:
+    elif then or root.size > 1 or not run_pass(root, out):
         _evaluate(root, out, then)
 
 

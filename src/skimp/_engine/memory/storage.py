@@ -140,7 +140,8 @@ class Storage:
             return self._flat
         if self.deferred is not None:
             self.materialize()
-            return self.flat()  # as the class has it that a budget may have given meanwhile
+            if type(self) is not Storage:  # a budget may have given it another class meanwhile
+                return self.flat()
         block = self.block
         assert block is not None
         if block.dtype != _BYTE or block.strides != (1,):
@@ -150,7 +151,8 @@ class Storage:
 
     def address(self) -> int:
         """Where the bytes begin; materializes."""
-        if len(self) == 0:
+        size = self.size
+        if size == 0 or (size is None and len(self) == 0):
             return 0
         block = self.block if self.deferred is None else self.flat()
         assert block is not None

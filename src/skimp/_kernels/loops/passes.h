@@ -8,6 +8,7 @@
 #include <numpy/arrayobject.h>
 #include <numpy/ufuncobject.h>
 #include "streams.h"
+#include "turns.h"
 
 enum {
     PASS_ARGS = 4,
@@ -35,6 +36,7 @@ typedef struct {
     PassStep steps[PASS_STEPS];
     int many;
     int streamed; /* the operand that is written past the cache; 0: none */
+    int back; /* whether blocks come from the last to the first */
     int read[PASS_OPERANDS], reads; /* those that lie in memory beside it */
 } Passes;
 
@@ -123,10 +125,12 @@ static void pass_block(const Passes *p, npy_intp first, npy_intp n, int thread, 
 
 static void pass_run(const Passes *p, npy_intp first, npy_intp last, npy_intp block, int thread) {
     char made[PASS_BLOCK * 8] __attribute__((aligned(STREAM_LINE)));
-    for (; first < last; first += block) {
-        npy_intp n = last - first < block ? last - first : block;
-        pass_block(p, first, n, thread, p->streamed ? made : NULL);
-        if (p->streamed) pass_stream(p, made, first, n);
+    npy_intp blocks = first < last ? (last - first + block - 1) / block : 0;
+    for (npy_intp k = 0; k < blocks; k++) {
+        npy_intp at = first + (p->back ? blocks - 1 - k : k) * block;
+        npy_intp n = last - at < block ? last - at : block;
+        pass_block(p, at, n, thread, p->streamed ? made : NULL);
+        if (p->streamed) pass_stream(p, made, at, n);
     }
     if (p->streamed) stream_end();
 }
@@ -145,11 +149,21 @@ static void pass_choose(Passes *p, npy_intp n, npy_intp block, int many, int reg
     p->streamed = outs;
 }
 
+/* The bytes of operands that lie in memory, those from `registers` to `outs` not. */
+static int64_t pass_bytes(const Passes *p, npy_intp n, int many, int registers, int outs) {
+    int64_t bytes = 0;
+    for (int i = 0; i < many; i++)
+        if (i < registers || i >= outs) bytes += p->operands[i].step * n;
+    return bytes;
+}
+
 /* Runs them, by so many threads, without the interpreter's lock. */
 static void passes_go(Passes *p, npy_intp n, npy_intp block, int many, int registers, int outs,
                       int threads) {
     pass_choose(p, n, block, many, registers, outs);
     if (p->streamed) block = PASS_BLOCK;
+    p->back = !p->streamed && turns_back(pass_bytes(p, n, many, registers, outs), threads);
+    if (p->back && block > TURNS_BLOCK) block = TURNS_BLOCK;
     if (threads < 2) {
         pass_run(p, 0, n, block, 0);
     } else {
@@ -220,9 +234,10 @@ static void pass_sums(const Passes *p, const PassRows *r, npy_intp first, npy_in
                       npy_intp block, float *room, int thread) {
     const PassOperand *o = &p->operands[r->summed];
     const float *made = (const float *)(o->start + o->apart * thread);
-    for (; first < last; first++) {
-        npy_intp row = r->pieces > 1 ? first / r->pieces : first * r->together;
-        npy_intp at = r->pieces > 1 ? first % r->pieces * block : 0;
+    for (npy_intp k = first; k < last; k++) {
+        npy_intp one = p->back ? first + last - 1 - k : k;
+        npy_intp row = r->pieces > 1 ? one / r->pieces : one * r->together;
+        npy_intp at = r->pieces > 1 ? one % r->pieces * block : 0;
         npy_intp many = r->rows - row < r->together ? r->rows - row : r->together;
         npy_intp n = r->n - at < block ? r->n - at : block;
         pass_block(p, row * r->n + at, many * n, thread, NULL);
@@ -246,6 +261,7 @@ static int passes_summed(PyObject *steps, PyObject *operands, npy_intp rows, npy
     if (summed < registers || summed >= many ||
         PyArray_TYPE((PyArrayObject *)PyTuple_GET_ITEM(operands, summed)) != NPY_FLOAT)
         return 0;
+    p.back = turns_back(pass_bytes(&p, rows * n, registers, registers, registers), threads);
     Py_BEGIN_ALLOW_THREADS
     if (threads < 2) {
         pass_sums(&p, &r, 0, blocks, block, room, 0);

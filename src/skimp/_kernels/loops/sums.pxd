@@ -39,9 +39,12 @@ cpdef totals(object x, int kept, int ones)
 cpdef squares(object x, const float[::1] middles, int kept, int ones)
 
 @cython.locals(rows=Py_ssize_t, n=Py_ssize_t, pieces=Py_ssize_t, parts=Py_ssize_t, t=Py_ssize_t,
-               read="const float*", into="float*", sums="float*")
+               read="const float*", into="float*", sums="float*", back=bint)
 cpdef shared_totals(object x, int kept, int ones, Py_ssize_t unit, bint square,
                     const float[::1] middles, Py_ssize_t threads)
+
+cdef extern from "turns.h":
+    bint turns_back(long long bytes, int threads) nogil
 
 ctypedef float (*_OfPiece)(const float*, Py_ssize_t, Py_ssize_t) noexcept nogil
 
@@ -68,10 +71,11 @@ cdef void _row_sums(const float* x, Py_ssize_t n, float* out, Py_ssize_t first,
 cdef void _row_squares(const float* x, Py_ssize_t n, const float* middles, float* out,
                        Py_ssize_t first, Py_ssize_t last) noexcept nogil
 
-@cython.locals(p=Py_ssize_t, r=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, middle=float)
+@cython.locals(k=Py_ssize_t, p=Py_ssize_t, r=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t,
+               middle=float)
 cdef void _sums_of_pieces(const float* x, Py_ssize_t n, bint square, const float* middles,
-                          Py_ssize_t pieces, float* room, Py_ssize_t first,
-                          Py_ssize_t last) noexcept nogil
+                          Py_ssize_t pieces, float* room, Py_ssize_t first, Py_ssize_t last,
+                          bint back) noexcept nogil
 
 @cython.locals(p=Py_ssize_t, found=double)
 cdef float _sum_of_pieces(const float* room, Py_ssize_t at, Py_ssize_t pieces) noexcept nogil

@@ -211,16 +211,19 @@ def shared_totals(
     parts = rows * pieces
     room = rows_new(parts) if rows_size(made) < parts else made
     read, into, sums = rows_floats(x), rows_floats(room), rows_floats(made)
+    back = False
+    if cython.compiled:
+        back = pieces > 1 and turns_back(4 * rows * n, threads)  # type: ignore[name-defined] # noqa: F821
     if threads > 1:
         for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
             _sums_of_pieces(
                 read, n, square, _of(middles), pieces, into, t * parts // threads,
-                (t + 1) * parts // threads,
+                (t + 1) * parts // threads, back,
             )  # fmt: skip
         _join_pieces(into, rows, n, pieces, unit, sums)
-    elif unit < n:
+    elif back or unit < n:
         with cython.nogil:
-            _sums_of_pieces(read, n, square, _of(middles), pieces, into, 0, parts)
+            _sums_of_pieces(read, n, square, _of(middles), pieces, into, 0, parts, back)
             _join_pieces(into, rows, n, pieces, unit, sums)
     elif square:
         with cython.nogil:
@@ -277,9 +280,11 @@ def _row_squares(x: Any, n: Any, middles: Any, out: Any, first: Any, last: Any) 
 
 
 def _sums_of_pieces(
-    x: Any, n: Any, square: Any, middles: Any, pieces: Any, room: Any, first: Any, last: Any
-) -> None:
-    for p in range(first, last):
+    x: Any, n: Any, square: Any, middles: Any, pieces: Any, room: Any, first: Any, last: Any,
+    back: Any,
+) -> None:  # fmt: skip
+    for k in range(first, last):
+        p = first + last - 1 - k if back else k
         r = p // pieces
         at = p % pieces * 2048
         count = min(2048, n - at)

@@ -127,9 +127,10 @@ def data_ptr(self: Tensor) -> int:
     if a is not None and a.size:
         self._storage.handed_out = True
         return shaping.address(a)
-    if self.numel() == 0:
+    layout = self._skimp_layout or self._skimp_layout_of()
+    if 0 in layout.shape:
         return 0
-    return self._storage.hand_out() + self._skimp_layout_of().offset * self._dtype.itemsize
+    return self._storage.hand_out() + layout.offset * self._dtype.itemsize
 
 
 @asked("a.flags.c_contiguous")
