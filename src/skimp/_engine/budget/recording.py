@@ -18,7 +18,7 @@ from skimp._engine.autograd import saving
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
-from skimp._engine.budget.filling import AS_IS, as_it_was, here
+from skimp._engine.budget.filling import AS_IS, here
 from skimp._engine.budget.quick import quick
 from skimp._engine.budget.reading import SIMPLE, Read, is_in_place, may_be_in_place, reading, states
 from skimp._engine.budget.repetition import Repetition
@@ -223,20 +223,22 @@ class _Slot(NamedTuple):
 class _Repeated(recipes.Recipe):
     """A call that can be made again: results, and what is `_beneath` them."""
 
-    __slots__ = ("args", "kwargs", "run_it")
+    __slots__ = ("args", "holes", "kwargs", "run_it")
 
     def __init__(
         self,
         name: str,
         sources: list[recipes.Source],
         run_it: Callable[..., Any],
-        args: tuple[Any, ...],
+        args: list[Any],
         kwargs: dict[str, Any],
+        holes: list[int],
     ) -> None:
         super().__init__(sources, name)
         self.run_it: Final = run_it
         self.args: Final = args
         self.kwargs: Final = kwargs
+        self.holes: Final = holes  # which of `args` are no plain values
 
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
         age = evictable.age()
@@ -245,11 +247,17 @@ class _Repeated(recipes.Recipe):
 
     def run(self, given: Sequence[Storage]) -> Any:
         """The call on storages with the sources' bytes."""
-        with as_it_was():
-            return self.run_it(
-                *[_filled(a, given) for a in self.args],
-                **{k: _filled(a, given) for k, a in self.kwargs.items()},
-            )
+        args = [*self.args]
+        for i in self.holes:
+            a = args[i]
+            if type(a) is _Slot:
+                source, layout, dtype = a
+                args[i] = wrap(given[source], layout, dtype)
+            else:
+                args[i] = _filled(a, given)
+        if not self.kwargs:
+            return self.run_it(*args)
+        return self.run_it(*args, **{k: _filled(a, given) for k, a in self.kwargs.items()})
 
 
 def _repeated(
@@ -259,21 +267,25 @@ def _repeated(
     sources = recipes.sources_of(read)
     if sources is None:
         return None
-    packed: list[Any] = []
+    packed = [*args]
+    holes: list[int] = []
+    named = kwargs
     try:
-        for a in args:
+        for i, a in enumerate(args):
             kind = type(a)
+            if kind in SIMPLE or (kind is tuple and SIMPLE.issuperset(map(type, a))):
+                continue
+            holes.append(i)
             if kind is Tensor and not a._skimp_marked:
                 layout = a._skimp_layout or a._skimp_layout_of()
-                packed.append(_tuple(_Slot, (read.index(a._storage), layout, a._dtype)))
+                packed[i] = _tuple(_Slot, (read.index(a._storage), layout, a._dtype))
             else:
-                packed.append(a if kind in SIMPLE else _packed(a, read))
-        named = kwargs
+                packed[i] = _packed(a, read)
         if kwargs:
             named = {k: _packed(a, read) for k, a in kwargs.items() if a is not None or k != "out"}
     except _NotPlain:
         return None
-    return _Repeated(name, sources, f, tuple(packed), named)
+    return _Repeated(name, sources, f, packed, named, holes)
 
 
 def _note(
@@ -350,6 +362,8 @@ def _packed(value: Any, read: list[Any]) -> Any:
         layout = value._skimp_layout or value._skimp_layout_of()
         return _tuple(_Slot, (read.index(value._storage), layout, value._dtype))
     if kind in (list, tuple):
+        if SIMPLE.issuperset(map(type, value)):
+            return kind(value)
         return kind([_packed(v, read) for v in value])
     if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
         for v in value:

@@ -14,10 +14,13 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, Final
 
+from skimp._engine.autograd.modes import state
 from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.filling import here
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
+from skimp._engine.dispatch.transforms import straight
 from skimp._engine.interpreter import HELD_BY_ARGUMENT
 from skimp._engine.interrupts import insist
 from skimp._engine.memory.call_site import Site
@@ -39,8 +42,13 @@ def rematerialize(s: Evictable) -> None:
     assert s.recipe is not None
     recipe: Recipe = s.recipe[0]
     read = recipes.present(recipe)
-    if read is None or not _follow_alone(recipe, read):
-        _Order(recipe).follow()
+    grad, direct, inside = state.grad, straight.now, here.inside
+    try:  # nothing is recorded, and no transform concerns what is made again
+        state.grad, straight.now, here.inside = False, True, True
+        if read is None or not _follow_alone(recipe, read):
+            _Order(recipe).follow()
+    finally:
+        state.grad, straight.now, here.inside = grad, direct, inside
     if s.block is None:
         raise RuntimeError(f"{recipe.name} was made again, but not what was asked for")
 
