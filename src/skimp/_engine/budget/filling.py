@@ -17,7 +17,7 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import NOTED, Call, active
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -34,6 +34,7 @@ _KEPT: Final = frozenset({"dtype", "memory_format"})
 class _Here(threading.local):
     inside = False  # the body of an op that is noted as a whole
     casts = False  # and whose parts autocast may cast, as it did not cast the whole
+    site: call_site.Site | None = None  # the line for which something is made again
     again = True  # and that can be made again: it has drawn no random numbers, cast no parts
 
 

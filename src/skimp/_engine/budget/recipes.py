@@ -122,7 +122,10 @@ class Recipe:
         """Whether nobody has any of its results, so that they are made for all who are made of them
         together.
         """
-        return not any([ref is not None and ref() is not None for ref in self.results])
+        living = 0
+        for ref in self.results:
+            living += ref is not None and ref() is not None
+        return not living
 
     def forget_readers(self) -> None:
         """Forget the dead among many, if they may be half of them."""
@@ -336,8 +339,9 @@ def upstream(
             if (id(other), i) not in made:
                 below.append(other)
         stack.append((one, there))
-        below.sort(key=_depth)  # the longest way first: what the others make waits for it
-        stack += [(other, None) for other in below if id(other) not in seen]
+        if below:
+            below.sort(key=_depth)  # the longest way first: what the others make waits for it
+            stack += [(other, None) for other in below if id(other) not in seen]
 
 
 _depth: Final = attrgetter("depth")

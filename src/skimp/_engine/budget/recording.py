@@ -229,8 +229,10 @@ class _Repeated(recipes.Recipe):
     kwargs: dict[str, Any]
 
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
-        age = evictable.age()
+        age = evictable._known[0]
         result = self.run(given)
+        if type(result) is Tensor and result._storage.deferred is None:
+            return [result._storage]
         return [*[t._storage for t in _results(result)], *_beneath(result, age)]
 
     def run(self, given: Sequence[Storage]) -> Any:
@@ -264,7 +266,7 @@ def _repeated(
             if kind in SIMPLE or (kind is tuple and SIMPLE.issuperset(map(type, a))):
                 continue
             holes.append(i)
-            if kind is Tensor and not a._skimp_marked:
+            if kind in ORDINARY and not a._skimp_marked:
                 layout = a._skimp_layout or a._skimp_layout_of()
                 packed[i] = _tuple(_Slot, (read.index(a._storage), layout, a._dtype))
             else:
