@@ -356,7 +356,7 @@ def test_what_has_a_place_in_a_plan_goes_first_beyond_the_sample_too(size: int) 
         placed = torch.ones(size).cumsum(0)
         torch.cuda.synchronize()
         placed._storage.recipe[0].seconds = 1.0
-        period = budget.repetition.moment()[0]
+        period = budget.repetition.turns
         for _ in range(8):
             first = choice.choose(budget.known, set(), False, period, 1)
             assert first == [placed._storage]

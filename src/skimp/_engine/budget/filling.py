@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.autograd import modes
 from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.transforms import NOTED, Call, active, straight
-from skimp._engine.interrupts import region
-from skimp._engine.memory import storage as storages
+from skimp._engine.dispatch.transforms import NOTED, Call, active
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -36,22 +34,11 @@ _KEPT: Final = frozenset({"dtype", "memory_format"})
 class _Here(threading.local):
     inside = False  # the body of an op that is noted as a whole
     casts = False  # and whose parts autocast may cast, as it did not cast the whole
+    site: call_site.Site | None = None  # the line for which something is made again
     again = True  # and that can be made again: it has drawn no random numbers, cast no parts
 
 
 here = _Here()
-
-
-@region
-def as_it_was() -> Iterator[None]:
-    """Nothing is recorded, and no transform concerns what is made again."""
-    state = modes.state
-    grad, direct, inside = state.grad, straight.now, here.inside
-    try:
-        state.grad, straight.now, here.inside = False, True, True
-        yield
-    finally:
-        state.grad, straight.now, here.inside = grad, direct, inside
 
 
 # -- makers ---------------------------------------------------------------------------------------
@@ -167,12 +154,11 @@ def _note(
         return
 
     def run(given: Sequence[Storage]) -> list[Storage | None]:
-        with as_it_was():
-            if noted is None:
-                return again(given)
-            generator = type(draws)()  # the default one is other threads' as well
-            generator.set_state(_as_tensor(noted))
-            return again(given, generator=generator)
+        if noted is None:
+            return again(given)
+        generator = type(draws)()  # the default one is other threads' as well
+        generator.set_state(_as_tensor(noted))
+        return again(given, generator=generator)
 
     recipe = recipes.Called(call.form.name, [], run)
     recipe.seconds = recipes.usual((call.form.name, s.size), seconds)

@@ -34,17 +34,19 @@ from skimp.config import config
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
-_twins: Final[dict[Form, Function]] = {}
 _rows: Final[dict[Pointwise, Function]] = {}
 _tuple: Final = tuple.__new__  # of a NamedTuple, whose own way is a function of Python's
 
 
-def quick(form: Form) -> Function:
-    """The form's public function past all transforms; its general way where it is another's."""
-    twin = _twins.get(form)
-    if twin is None:
-        twin = _twins[form] = _twin_of(form)
-    return twin
+class _Twins(dict[Form, Function]):
+    """The forms' public functions past all transforms; the general way of one that is another's."""
+
+    def __missing__(self, form: Form) -> Function:
+        twin = self[form] = _twin_of(form)
+        return twin
+
+
+twins: Final = _Twins()
 
 
 def _twin_of(form: Form) -> Function:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Final
 
@@ -17,51 +16,59 @@ SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 class Read:
     """What a call reads, and what of it is seen before the call."""
 
-    __slots__ = ("away", "nbytes", "noted", "now", "sizes", "states", "storages")
+    __slots__ = ("away", "nbytes", "noted", "sizes", "states", "storages")
 
     def __init__(self) -> None:
         self.storages: list[Any] = []
         self.states: list[int] = []  # what grows when the bytes change
         self.sizes: list[int] = []
         self.nbytes = 0
-        self.now = perf_counter()
         self.away = False  # one of them has to be made again
         self.noted = True  # writes to all of them are counted
 
+    def stays(self, but: Any = None) -> bool:
+        """Whether nothing of it has changed since, but for one."""
+        states = self.states
+        for i, s in enumerate(self.storages):
+            if s.version + s.writes != states[i] and s is not but:
+                return False
+        return True
 
-def reading(args: Iterable[Any], read: Read) -> bool:
-    """See the storages of tensors among arguments; False: a call of these can't be noted."""
-    found = read.storages
-    for value in args:
+
+def reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
+    """See the storages of tensors among arguments; None: a call of these can't be noted."""
+    read = Read()
+    found, states, sizes, now = read.storages, read.states, read.sizes, perf_counter()
+    values = [*args, *kwargs.values()] if kwargs else [*args]
+    for value in values:
         kind = type(value)
         if kind in SIMPLE:
             continue
         if kind is list or kind is tuple:
-            if not reading(value, read):
-                return False
+            values += value  # after the others
             continue
         if not isinstance(value, Tensor):
             continue
         if value._hollow:
-            return False
+            return None
         s: Any = value._storage
         if s in found:
             continue
         if type(s) is not Evictable and not evictable.enrol(s):  # from now on, writes are counted
             read.noted = False
-            read.states.append(s.version)
+            states.append(s.version)
         else:
-            read.states.append(s.version + s.writes)
-            s.used = read.now
+            states.append(s.version + s.writes)
+            s.used = now
             if s.needs is not None:
                 read.away = True
         size = s.size
         if size is None:
             size = len(s)
         found.append(s)
-        read.sizes.append(size)
+        sizes.append(size)
         read.nbytes += size
-    return True
+    return read
 
 
 def may_be_in_place(form: Form) -> bool:
@@ -79,8 +86,3 @@ def is_in_place(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 def _names(op: Op) -> list[str]:
     return [name for name, _, _ in op.parameters]
-
-
-def states(found: Iterable[Any]) -> list[int]:
-    """What grows when the bytes change."""
-    return [s.version + s.writes for s in found]

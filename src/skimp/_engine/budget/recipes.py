@@ -60,19 +60,10 @@ class Source:
 
     __slots__ = ("kept", "origin", "ref", "writes")
 
-    def __init__(self, s: Evictable) -> None:
-        recipe = s.recipe
-        if recipe is None and s.deferred is not None:
-            of_expression(s, s.deferred)  # it may never be materialized
-            recipe = s.recipe
-        self.ref: Final = weakref.ref(s)
-        size = s.size
-        if size is None:
-            size = len(s)
-        self.kept: Final = s if size < host.kept_below else None  # as it can't go
-        self.writes: Final = s.writes
-        deep = recipe is None or recipe[0].depth >= DEEPEST
-        self.origin: tuple[Recipe, int] | None = None if deep else recipe
+    ref: weakref.ref[Evictable]
+    kept: Evictable | None  # a small one, as it can't go
+    writes: int
+    origin: tuple[Recipe, int] | None
 
     def follow(self, recipe: tuple[Recipe, int]) -> None:
         """The storage, away by a recipe that may be younger than this, is made by that: also when
@@ -131,15 +122,17 @@ class Recipe:
         """Whether nobody has any of its results, so that they are made for all who are made of them
         together.
         """
-        return not any([ref is not None and ref() is not None for ref in self.results])
+        living = 0
+        for ref in self.results:
+            living += ref is not None and ref() is not None
+        return not living
 
-    def add_readers(self, refs: Sequence[weakref.ref[Evictable] | None]) -> None:
-        """Know the results of a recipe that reads one of this."""
+    def forget_readers(self) -> None:
+        """Forget the dead among many, if they may be half of them."""
         readers = self.readers
-        if len(readers) > MANY and len(readers) > 2 * self._lived:
+        if len(readers) > 2 * self._lived:
             readers[:] = [ref for ref in readers if ref is not None and ref() is not None]
             self._lived = len(readers)
-        readers += refs
 
     def read_by(self) -> Iterator[Evictable]:
         """The living storages whose recipes read a result of this."""
@@ -242,14 +235,31 @@ def _read(s: Storage, array_of: Callable[[Storage], Array], like: Like) -> Expr 
     return expr if like == (expr.shape, expr.dtype) else Leaf(s, array_of(s))
 
 
+_new: Final = object.__new__  # all of a call's in one function
+
+
 def sources_of(needed: Sequence[Any]) -> list[Source] | None:
     """The sources that these storages are; None where one of them can't be followed."""
+    found = []
+    below = host.kept_below
     for s in needed:
         if type(s) is not Evictable and not evictable.enrol(s):
             return None
         if s.exported and s.has_outsiders():
             return None
-    return [Source(s) for s in needed]
+        if s.recipe is None and s.deferred is not None:
+            of_expression(s, s.deferred)  # it may never be materialized
+        recipe = s.recipe
+        size = s.size
+        if size is None:
+            size = len(s)
+        one = _new(Source)
+        one.ref = weakref.ref(s)
+        one.kept = s if size < below else None
+        one.writes = s.writes
+        one.origin = None if recipe is None or recipe[0].depth >= DEEPEST else recipe
+        found.append(one)
+    return found
 
 
 def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
@@ -270,16 +280,21 @@ def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
     """Make `recipe` known as the way to the results' bytes, where no outsider may change them."""
     budget: Any = host.budget
     if budget is not None:
-        recipe.noted = budget.repetition.moment()
+        repetition = budget.repetition
+        recipe.noted = repetition.turns, repetition.started, repetition.at
         recipe.last = running.now[0] is not None and not state.grad
-    refs = [None if s is None else weakref.ref(s) for s in results]
+    refs: list[weakref.ref[Evictable] | None] = []
     recipe.results = refs
-    for source in recipe.sources:
-        if source.origin is not None:
-            source.origin[0].add_readers(refs)
     for i, s in enumerate(results):
+        refs.append(None if s is None else weakref.ref(s))
         if s is not None and not (s.exported and s.has_outsiders()):
             s.recipe = (recipe, i)
+    for source in recipe.sources:
+        if source.origin is not None:
+            read = source.origin[0]
+            if len(read.readers) > MANY:
+                read.forget_readers()
+            read.readers += refs
 
 
 # -- what a recipe needs --------------------------------------------------------------------------
@@ -324,8 +339,9 @@ def upstream(
             if (id(other), i) not in made:
                 below.append(other)
         stack.append((one, there))
-        below.sort(key=_depth)  # the longest way first: what the others make waits for it
-        stack += [(other, None) for other in below if id(other) not in seen]
+        if below:
+            below.sort(key=_depth)  # the longest way first: what the others make waits for it
+            stack += [(other, None) for other in below if id(other) not in seen]
 
 
 _depth: Final = attrgetter("depth")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import perf_counter
 from types import FrameType
@@ -18,9 +18,9 @@ from skimp._engine.autograd import saving
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.budget import evictable, filling, recipes
 from skimp._engine.budget.evictable import Evictable
-from skimp._engine.budget.filling import AS_IS, as_it_was, here
-from skimp._engine.budget.quick import quick
-from skimp._engine.budget.reading import SIMPLE, Read, is_in_place, may_be_in_place, reading, states
+from skimp._engine.budget.filling import AS_IS, here
+from skimp._engine.budget.quick import twins
+from skimp._engine.budget.reading import SIMPLE, Read, is_in_place, may_be_in_place, reading
 from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.telling import floor
@@ -61,9 +61,9 @@ class Recording:
         if sort == _PASSED:
             op = form.op  # the short way of a composite one is made of no ops, which would be noted
             short = op.kind == "view" or op.looks or (here.inside and not op.composite)
-            return (quick(form) if short else form.run)(*args, **kwargs)
+            return (twins[form] if short else form.run)(*args, **kwargs)
         if sort == _NOTED:
-            return _noted(form, quick(form), args, kwargs)
+            return _noted(form, twins[form], args, kwargs)
         call = Call(form, args, kwargs, BUDGET, True)
         return _writing(call) if sort == _WRITING else filling.make(call)
 
@@ -115,10 +115,8 @@ def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: A
     """A call, whose results know afterwards how they were made: `way`, with these arguments."""
     if kwargs and kwargs.get("out") is not None:
         return way(*args, **kwargs)
-    read = Read()
-    if not reading(args, read) or (kwargs and not reading(kwargs.values(), read)):
-        return way(*args, **kwargs)
-    if not read.storages or form.op.unset:
+    read = reading(args, kwargs)
+    if read is None or not read.storages or form.op.unset:
         return way(*args, **kwargs)
     age = evictable._known[0]
     if read.away:
@@ -134,11 +132,11 @@ def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: A
     if evictable._known[0] == age:
         return result
     made = _made(result, age)
-    new = [s for s in made if s is not None]
-    if new and read.noted and here.again and states(read.storages) == read.states:
+    if made.count(None) < len(made) and read.noted and here.again and read.stays():
         _note(form, way, args, kwargs, read, made, seconds, result)
-    for s in new:
-        s.settled = True
+    for s in made:
+        if s is not None:
+            s.settled = True
     return result
 
 
@@ -223,33 +221,33 @@ class _Slot(NamedTuple):
 class _Repeated(recipes.Recipe):
     """A call that can be made again: results, and what is `_beneath` them."""
 
-    __slots__ = ("args", "kwargs", "run_it")
+    __slots__ = ("args", "holes", "kwargs", "run_it")
 
-    def __init__(
-        self,
-        name: str,
-        sources: list[recipes.Source],
-        run_it: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        super().__init__(sources, name)
-        self.run_it: Final = run_it
-        self.args: Final = args
-        self.kwargs: Final = kwargs
+    run_it: Callable[..., Any]
+    args: list[Any]
+    holes: list[int]  # which of `args` are no plain values
+    kwargs: dict[str, Any]
 
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
-        age = evictable.age()
+        age = evictable._known[0]
         result = self.run(given)
+        if type(result) is Tensor and result._storage.deferred is None:
+            return [result._storage]
         return [*[t._storage for t in _results(result)], *_beneath(result, age)]
 
     def run(self, given: Sequence[Storage]) -> Any:
         """The call on storages with the sources' bytes."""
-        with as_it_was():
-            return self.run_it(
-                *[_filled(a, given) for a in self.args],
-                **{k: _filled(a, given) for k, a in self.kwargs.items()},
-            )
+        args = [*self.args]
+        for i in self.holes:
+            a = args[i]
+            if type(a) is _Slot:
+                source, layout, dtype = a
+                args[i] = wrap(given[source], layout, dtype)
+            else:
+                args[i] = _filled(a, given)
+        if not self.kwargs:
+            return self.run_it(*args)
+        return self.run_it(*args, **{k: _filled(a, given) for k, a in self.kwargs.items()})
 
 
 def _repeated(
@@ -259,21 +257,27 @@ def _repeated(
     sources = recipes.sources_of(read)
     if sources is None:
         return None
-    packed: list[Any] = []
+    packed = [*args]
+    holes: list[int] = []
+    named = kwargs
     try:
-        for a in args:
+        for i, a in enumerate(args):
             kind = type(a)
-            if kind is Tensor and not a._skimp_marked:
+            if kind in SIMPLE or (kind is tuple and SIMPLE.issuperset(map(type, a))):
+                continue
+            holes.append(i)
+            if kind in ORDINARY and not a._skimp_marked:
                 layout = a._skimp_layout or a._skimp_layout_of()
-                packed.append(_tuple(_Slot, (read.index(a._storage), layout, a._dtype)))
+                packed[i] = _tuple(_Slot, (read.index(a._storage), layout, a._dtype))
             else:
-                packed.append(a if kind in SIMPLE else _packed(a, read))
-        named = kwargs
+                packed[i] = _packed(a, read)
         if kwargs:
             named = {k: _packed(a, read) for k, a in kwargs.items() if a is not None or k != "out"}
     except _NotPlain:
         return None
-    return _Repeated(name, sources, f, tuple(packed), named)
+    made = _Repeated(sources, name)
+    made.run_it, made.args, made.holes, made.kwargs = f, packed, holes, named
+    return made
 
 
 def _note(
@@ -290,7 +294,10 @@ def _note(
     recipe = _repeated(form.name, way, args, kwargs, read.storages)
     if recipe is None:
         return
-    recipe.seconds = recipes.usual((form.name, *_sizes(made), *read.sizes), seconds)
+    sizes = read.sizes
+    for s in made:
+        sizes.append(-1 if s is None else s.size or 0)
+    recipe.seconds = recipes.usual((form.name, *sizes), seconds)
     apart = _apart(form.op, args, kwargs, result, made) if form.op.apart else None
     if apart:
         recipes.give(recipe, [None if i in apart else s for i, s in enumerate(made)])
@@ -298,10 +305,6 @@ def _note(
             _note_apart(form.name, f, given, made[i])
     else:
         recipes.give(recipe, made)
-
-
-def _sizes(found: Iterable[Any]) -> list[int | None]:
-    return [None if s is None else s.size for s in found]
 
 
 Apart = tuple[Callable[..., Any], list[Any]]  # a function, and what it is given
@@ -350,6 +353,8 @@ def _packed(value: Any, read: list[Any]) -> Any:
         layout = value._skimp_layout or value._skimp_layout_of()
         return _tuple(_Slot, (read.index(value._storage), layout, value._dtype))
     if kind in (list, tuple):
+        if SIMPLE.issuperset(map(type, value)):
+            return kind(value)
         return kind([_packed(v, read) for v in value])
     if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
         for v in value:
@@ -407,10 +412,11 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, R
         return None
     if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
-    form, read = call.form, Read()
+    form = call.form
     if form.op.unset or call.kwargs.get("out") is not None or not AS_IS.issuperset(active):
         return None
-    if not reading((*call.args, *call.kwargs.values()), read) or s not in read.storages:
+    read = reading(call.args, call.kwargs)
+    if read is None or s not in read.storages:
         return None
     at = read.storages.index(s)
     repeated = _repeated(form.name, form.run, call.args, call.kwargs, read.storages)
@@ -430,10 +436,9 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, R
 def _written(call: Call, s: Evictable, recipe: recipes.Called, read: Read) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
     form, others = call.form, [one for one in read.storages if one is not s]
-    before = states(others)
     result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read.nbytes)
     s.settled = True
-    same = s.recipe is None and s.deferred is None and here.again and states(others) == before
+    same = s.recipe is None and s.deferred is None and here.again and read.stays(but=s)
     # what was written may be read from here from now on: it can't be made from that
     if same and not any([o.deferred is not None and s.is_read_by(o.deferred) for o in others]):
         recipes.give(recipe, [s])

@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, Final
 
+from skimp._engine.autograd.modes import state
 from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.filling import here
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
+from skimp._engine.dispatch.transforms import straight
 from skimp._engine.interpreter import HELD_BY_ARGUMENT
 from skimp._engine.interrupts import insist
-from skimp._engine.memory.call_site import Site
+from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp.errors import OutOfMemoryError
@@ -39,8 +42,14 @@ def rematerialize(s: Evictable) -> None:
     assert s.recipe is not None
     recipe: Recipe = s.recipe[0]
     read = recipes.present(recipe)
-    if read is None or not _follow_alone(recipe, read):
-        _Order(recipe).follow()
+    grad, direct, inside, site = state.grad, straight.now, here.inside, here.site
+    line = site or call_site.find()  # of all that is made on the way
+    try:  # nothing is recorded, and no transform concerns what is made again
+        state.grad, straight.now, here.inside, here.site = False, True, True, line
+        if read is None or not _follow_alone(recipe, read):
+            _Order(recipe).follow()
+    finally:
+        state.grad, straight.now, here.inside, here.site = grad, direct, inside, site
     if s.block is None:
         raise RuntimeError(f"{recipe.name} was made again, but not what was asked for")
 
@@ -85,7 +94,10 @@ def _made(one: Recipe, given: list[Any], waits: bool) -> list[Storage | None]:
     took = perf_counter() - began - (counts.seconds - spent)
     one.seconds = took if not one.seconds else min(one.seconds, took)
     counts.usual_seconds += one.seconds
-    nbytes = sum([len(new) for new in made if new is not None])
+    nbytes = 0
+    for new in made:
+        if new is not None:
+            nbytes += len(new) if new.size is None else new.size
     counts.rematerialized(one.name, _made_at(one), nbytes, took)
     return made
 
@@ -136,9 +148,9 @@ class _Order:
     def __init__(self, last: Recipe) -> None:
         self.last: Final = last
         self.todo: list[tuple[Recipe, list[Evictable], list[Key]]] = []  # the next one last
-        self.uses: Counter[Key] = Counter()  # of results for whom nobody lives
+        self.uses: dict[Key, int] = {}  # of results for whom nobody lives
         self.made: dict[Key, tuple[Storage, Recipe]] = {}  # those that there are
-        self.held: Counter[Evictable] = Counter()  # times that a storage will be read
+        self.held: dict[Evictable, int] = {}  # times that a storage will be read
         self.holding: dict[Evictable, None] = {}  # those of them that know of it
         # what expressions read that wait for the recipe that reads them
         self.waiting: dict[Key, list[Evictable]] = {}
@@ -175,19 +187,31 @@ class _Order:
                 "bytes that were to be made again can't be: a source is lost"
             ) from None
         self.stale = False
-        reads = [(one, *_reads(one)) for one in self._with_mates([one for one, _ in order])]
-        self.uses = Counter([key for _, _, dead in reads for key in dead])
-        for key in [key for key in self.made if key not in self.uses]:
-            self.made.pop(key)
-            self.waiting.pop(key, None)
-        self.held = Counter([s for _, living, _ in reads for s in living])
-        self.held.update([s for living in self.waiting.values() for s in living])
-        for s in [s for s in self.holding if s not in self.held]:
-            self._drop(s)
-        for s in self.held:
-            if recipes.has_bytes(s):
+        todo: list[tuple[Recipe, list[Evictable], list[Key]]] = []
+        uses: dict[Key, int] = {}
+        held: dict[Evictable, int] = {}
+        for one in self._with_mates([one for one, _ in order]):
+            living, dead = _reads(one)
+            todo[:0] = ((one, living, dead),)
+            for key in dead:
+                uses[key] = uses.get(key, 0) + 1
+            for s in living:
+                held[s] = held.get(s, 0) + 1
+        for key in list(self.made):
+            if key not in uses:
+                self.made.pop(key)
+                self.waiting.pop(key, None)
+        for living in self.waiting.values():
+            for s in living:
+                held[s] = held.get(s, 0) + 1
+        self.uses, self.held = uses, held
+        for s in list(self.holding):
+            if s not in held:
+                self._drop(s)
+        for s in held:
+            if s.block is not None or s.place is not None or s.deferred is not None:
                 self._hold(s)
-        self.todo = reads[::-1]
+        self.todo = todo
 
     def _with_mates(self, order: list[Recipe]) -> list[Recipe]:
         """The same, and after what nobody has the recipes of all that is away and is made of it, so
@@ -216,10 +240,14 @@ class _Order:
         s.held -= 1
         del self.holding[s]  # one step with the line above
 
-    def _release(self, s: Evictable) -> None:
-        self.held[s] -= 1
-        if not self.held[s] and s in self.holding:
-            self._drop(s)
+    def _release(self, read: list[Evictable]) -> None:
+        """These were read once more."""
+        held, holding = self.held, self.holding
+        for s in read:
+            left = held[s] = held.get(s, 0) - 1
+            if not left and s in holding:
+                s.held -= 1
+                del holding[s]  # one step with the line above
 
     def _end(self) -> None:
         for s in list(self.holding):
@@ -241,8 +269,7 @@ class _Order:
             except OutOfMemoryError:
                 self.waiting[key] = living
                 continue
-            for one in living:
-                self._release(one)
+            self._release(living)
             return True
         return False
 
@@ -288,7 +315,7 @@ class _Order:
         waits for its reader, as nobody else wants it: so it was when it was made first.
         """
         self.reading = living
-        waits = self.uses[id(one), 0] == 1 and _who(one, 0) is None
+        waits = self.uses.get((id(one), 0)) == 1 and _who(one, 0) is None
         made = None
         if not _written_to(one, living):
             made = _made(one, self._given(one, dead), waits)
@@ -299,13 +326,14 @@ class _Order:
             if new is not None:
                 self._keep(one, i, new)
         self.reading = []
-        read = [*living, *[s for key in dead for s in self.waiting.pop(key, ())]]
+        read = living
+        for key in dead:
+            read = [*read, *self.waiting.pop(key, ())]
         first = made[0]
         if first is not None and first.spare and first.deferred is not None:
             self.waiting[id(one), 0] = read
         else:
-            for s in read:
-                self._release(s)
+            self._release(read)
 
     def _read_otherwise(self, dead: list[Key]) -> None:
         """What was there and is written to has to be made as well; and what was read last."""
@@ -321,8 +349,7 @@ class _Order:
             self.gives = False
             self._follow_one(one, living, dead)
         except OutOfMemoryError:
-            for s in living:
-                self._release(s)
+            self._release(living)
         finally:
             self.gives = True
 
@@ -330,7 +357,17 @@ class _Order:
         """What a recipe reads. What it reads last, nobody else holds from here on: its block may be
         taken over, as it was at first.
         """
-        given = [self._source(source) for source in one.sources]
+        given: list[Storage] = []
+        for source in one.sources:
+            s = source.ref()
+            if (
+                s is not None
+                and s.writes == source.writes
+                and (s.block is not None or s.place is not None or s.deferred is not None)
+            ):
+                given.append(s)
+            else:
+                given.append(self._source(source))
         for key in dead:
             self.uses[key] -= 1
             if not self.uses[key]:
@@ -338,13 +375,12 @@ class _Order:
         return given
 
     def _source(self, source: recipes.Source) -> Storage:
-        s = source.storage()
-        if s is not None and recipes.has_bytes(s):
-            return s
+        """What was made in place of a source that is no more, or is away."""
         if source.origin is not None and (found := self.made.get(_key(source))) is not None:
             return found[0]
-        if s is not None and s.needs is not None:  # evicted meanwhile, though it was held: by force
-            return s
+        s = source.storage()
+        if s is not None and (s.needs is not None or recipes.has_bytes(s)):
+            return s  # evicted meanwhile, though it was held: by force
         raise RuntimeError("bytes that were to be made again can't be: a source is lost")
 
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:
@@ -352,9 +388,9 @@ class _Order:
         s = _who(one, i)
         if s is not None:
             adopt(s, new)
-            if self.held[s]:
+            if self.held.get(s):
                 self._hold(s)
-        elif self.uses[id(one), i]:
+        elif self.uses.get((id(one), i)):
             self.made[id(one), i] = new, one
 
 
@@ -380,15 +416,15 @@ def _reads(one: Recipe) -> tuple[list[Evictable], list[Key]]:
     living: list[Evictable] = []
     dead: list[Key] = []
     for source in one.sources:
-        s = source.storage()
-        if s is not None:
+        s = source.ref()
+        if s is not None and s.writes == source.writes:
             living.append(s)
         elif source.origin is not None:
-            dead.append(_key(source))
+            dead.append((id(source.origin[0]), source.origin[1]))
     return living, dead
 
 
-def _made_at(one: Recipe) -> Site | None:
+def _made_at(one: Recipe) -> call_site.Site | None:
     """The line that called the op, as far as somebody has a result of it."""
     for ref in one.results:
         s = None if ref is None else ref()
@@ -407,8 +443,8 @@ def adopt(s: Evictable, new: Storage) -> None:
     if host.budget is not None:
         host.budget.regain(s)
     flat = new.flat()  # materializes
-    if flat.nbytes != len(s):
-        raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {len(s)}")
+    if flat.nbytes != s.size:
+        raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {s.size}")
     del flat
     s.used = perf_counter()  # what was made on the way is wanted about as soon
     block: Any = new.block

@@ -141,7 +141,7 @@ class Repetition:
 
     def __init__(self) -> None:
         self._known: list[Period] = []
-        self._turns = 0
+        self.turns = 0  # the number of the period
         self._before: Period | None = None  # the last one that ended
         self.repeats = False  # it was like the one before it, but for what went
         self._missed = 0  # times that the program did something else than what was expected
@@ -187,7 +187,7 @@ class Repetition:
 
     def _goes(self, s: Any, nbytes: int) -> Gone:
         turn, made = s.number
-        older = None if turn == self._turns else weakref.ref(s)
+        older = None if turn == self.turns else weakref.ref(s)
         return Gone(self.at, made, nbytes, older)
 
     def forget_all(self) -> None:
@@ -198,7 +198,7 @@ class Repetition:
     def _begin(self) -> None:
         self._now = Period()
         self._born = age()  # the youngest storage that was there before
-        self._turns += 1
+        self.turns += 1
         self.at = 0  # events up to now
         self.started = 0
         self._smaller = 0  # allocations since the last event
@@ -215,7 +215,7 @@ class Repetition:
         if len(now.sizes) <= MANY:
             now.sizes.append(nbytes)
             now.held.append(host.total - host.freed)
-        owner.number = self._turns, self.at
+        owner.number = self.turns, self.at
         self.at += 1
         self._smaller = 0
 
@@ -226,10 +226,10 @@ class Repetition:
         self._smaller += 1
         made = -((self.at << BETWEEN) + self._smaller)
         if self.expected is None:
-            owner.number = self._turns, made
+            owner.number = self.turns, made
         elif made in self.smaller:
             owner.loose = True
-            owner.number = self._turns, made
+            owner.number = self.turns, made
             self._owners[made] = weakref.ref(owner)
 
     def sees(self, held: int) -> None:
@@ -251,16 +251,12 @@ class Repetition:
         now.goes.append(gone)
         for one in recipes:
             turn, start, end = one.noted
-            now.whole &= turn == self._turns
+            now.whole &= turn == self.turns
             now.noted.add((start, end))
 
-    def moment(self) -> tuple[int, int, int]:
-        """The period, where in it the op began that is under way, and where it is."""
-        return self._turns, self.started, self.at
-
     def repeating(self) -> int | None:
-        """The period, if the program repeats; as `moment` tells it."""
-        return self._turns if self.repeats else None
+        """The period, if the program repeats."""
+        return self.turns if self.repeats else None
 
     def turn(self, budget: int) -> Period | None:
         """A period ends that was remembered; the one that is expected after it, if one like it was
@@ -328,7 +324,7 @@ class Repetition:
         if expected is None or at == len(expected.sizes) or expected.sizes[at] != nbytes:
             return False
         if expected.goes:
-            owner.number = self._turns, at
+            owner.number = self.turns, at
             self._owners[at] = weakref.ref(owner)
         self.at += 1
         self._smaller = 0

@@ -101,7 +101,7 @@ class Spending(Waking):
         if nbytes < (self.smallest if back else self.least):
             return
         if self.knows or back:
-            self._know(owner)
+            self._know(owner, here.site)
         else:
             owner.made_at = call_site.find()
         if self.always:
@@ -111,7 +111,11 @@ class Spending(Waking):
         """Know an expression that is about to be computed, how that is done and what it reads."""
         arrays = evictable.leaf_arrays(owner)
         back = counts.bringing > 0
-        if not (self.knows or back) or owner.size < self._lowest() or not self._know(owner):
+        if (
+            not (self.knows or back)
+            or owner.size < self._lowest()
+            or not self._know(owner, here.site)
+        ):
             return arrays
         computing = Computing(arrays)
         if self.notes:
