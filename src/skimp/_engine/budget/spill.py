@@ -5,7 +5,8 @@ nothing stays behind. It is sparse where nothing was written, and what is freed 
 
 Writing goes to the system's page cache, at the speed of memory. So that this does not become a
 second memory, a thread has what was written brought to the disk and dropped from the cache
-(`fdatasync`, `posix_fadvise`), and a writer who is too far ahead of it waits.
+(`fdatasync`, `posix_fadvise`) once it is much or old, and a writer who is too far ahead of it waits.
+Until then it is read from the cache, where a place that is written again takes nothing more.
 
 Where the disk is full, the file does not grow, and tries to once a second. What was written before
 has its place on the disk: what nobody has any more of that is joined, cut and used again.
@@ -37,6 +38,7 @@ Array = np.ndarray[Any, Any]
 
 PAGE: Final = 4096
 BEHIND: Final = 32 << 20  # bytes in the page cache from which they are brought to the disk
+LATE: Final = 10.0  # seconds after which they are as well: the disk may not take them
 FAR_BEHIND: Final = 4 * BEHIND  # from which a writer waits for that
 AHEAD: Final = 2  # places that are read ahead: what is in the page cache is no second memory
 NEAR: Final = 32  # of the last written ones, among which they are looked for
@@ -73,6 +75,8 @@ class Place:
     def expect(self) -> None:
         """Have the system read it ahead, without waiting for that."""
         self.waiting = False
+        if self.offset in self.file.cached:
+            return
         with contextlib.suppress(OSError, AttributeError):
             os.posix_fadvise(self.file.fd, self.offset, self.size, os.POSIX_FADV_WILLNEED)
 
@@ -89,7 +93,11 @@ class File:
         # in the order in which they were written, as which or against which they will be read
         self._written: Final[WeakValues[int, Place]] = WeakValues()
         self._writes = self._last_read = 0
-        self._behind = 0  # bytes written since the disk was last asked to take them
+        # places that were written since the disk was last asked to take them, which are in the
+        # page cache: sizes by offset
+        self.cached: dict[int, int] = {}
+        self._behind = 0  # bytes of them
+        self._asked = perf_counter()  # when that was
         self._syncing: deque[int] = deque()  # bytes of each request that is under way
         self.error: OSError | None = None  # of the disk, when it last took bytes
         self._full = 0  # `errno` of why it could not grow
@@ -116,8 +124,11 @@ class File:
         self._writes += 1
         self._written[self._writes] = place
         place.number = self._writes
-        self._behind += data.nbytes
-        if self._behind >= BEHIND:
+        more = place.size - self.cached.get(place.offset, 0)
+        if more > 0:
+            self.cached[place.offset] = place.size
+            self._behind += more
+        if self._behind >= BEHIND or began - self._asked >= LATE:
             self._flush()
         rates.wrote(data.nbytes, perf_counter() - began)
         return place
@@ -154,7 +165,8 @@ class File:
             if not more:
                 raise OSError(f"the spill file in {self.directory!r} ends too early")
             done += more
-        if self.error is None:  # what the disk did not take is in the page cache alone
+        # what was just written takes no disk yet; what that did not take is in the cache alone
+        if self.error is None and place.offset not in self.cached:
             with contextlib.suppress(OSError, AttributeError):
                 os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
         rates.read_back(place.nbytes, perf_counter() - began)
@@ -213,7 +225,8 @@ class File:
 
     def _flush(self) -> None:
         """Have another thread bring what was written to the disk; wait where it is far behind."""
-        nbytes, self._behind = self._behind, 0
+        nbytes, self._behind, self.cached = self._behind, 0, {}
+        self._asked = perf_counter()
         if not serving(_worker, 1, _serve, _requests, "skimp-spill"):
             return  # the system brings it there in its own time
         self._syncing.append(nbytes)
