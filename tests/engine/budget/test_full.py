@@ -154,3 +154,27 @@ def test_what_the_full_disk_refused_goes_by_its_recipe(disk: Fill) -> None:
         assert is_away(y)
         assert not budget.spills
         assert y.sum().item() == want
+
+
+def test_what_was_just_written_is_had_from_the_page_cache(monkeypatch: Any) -> None:
+    """Places that are written again and again are brought to the disk once there are many, or late;
+    what was is not kept in the page cache.
+    """
+    told: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(spill.os, "posix_fadvise", lambda fd, *asked: told.append(asked))
+    monkeypatch.setattr(spill, "BEHIND", 3 * PAGE)
+    file = File(spill.places.directory())
+    for i in range(8):
+        place = file.write(pages(2, i))
+        place.expect()
+        assert is_as_written(place, i)
+        del place
+    assert not told
+    place = file.write(pages(1, 9))
+    another = file.write(pages(2, 10))  # where the first ones were
+    assert is_as_written(place, 9)
+    assert (place.offset, PAGE, os.POSIX_FADV_DONTNEED) in told
+    monkeypatch.setattr(spill, "LATE", 0.0)
+    file.write(pages(1, 11))
+    assert is_as_written(another, 10)
+    assert (another.offset, 2 * PAGE, os.POSIX_FADV_DONTNEED) in told

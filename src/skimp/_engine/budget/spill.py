@@ -4,8 +4,10 @@ One file, in a directory on a disk, unlinked as soon as it is open: whatever end
 nothing stays behind. It is sparse where nothing was written, and what is freed is used again.
 
 Writing goes to the system's page cache, at the speed of memory. So that this does not become a
-second memory, a thread has what was written brought to the disk and dropped from the cache
-(`fdatasync`, `posix_fadvise`), and a writer who is too far ahead of it waits.
+second memory, a thread has what was written brought to the disk (`fdatasync`) once it is much or
+old, and all but what was written last dropped from the cache (`posix_fadvise`); a writer who is too
+far ahead of it waits. What is in the cache is read from there, and a place in it that is written
+again takes nothing more.
 
 Where the disk is full, the file does not grow, and tries to once a second. What was written before
 has its place on the disk: what nobody has any more of that is joined, cut and used again.
@@ -21,6 +23,7 @@ import errno
 import os
 import threading
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
@@ -36,7 +39,8 @@ from skimp._kernels.threads import serving
 Array = np.ndarray[Any, Any]
 
 PAGE: Final = 4096
-BEHIND: Final = 32 << 20  # bytes in the page cache from which they are brought to the disk
+BEHIND: Final = 32 << 20  # bytes in the page cache from which half of them are brought to the disk
+LATE: Final = 10.0  # seconds after which they are as well: what the disk did not take is told then
 FAR_BEHIND: Final = 4 * BEHIND  # from which a writer waits for that
 AHEAD: Final = 2  # places that are read ahead: what is in the page cache is no second memory
 NEAR: Final = 32  # of the last written ones, among which they are looked for
@@ -73,6 +77,9 @@ class Place:
     def expect(self) -> None:
         """Have the system read it ahead, without waiting for that."""
         self.waiting = False
+        if self.offset in self.file.cached:
+            return
+        self.file.ahead[self.offset] = self.size
         with contextlib.suppress(OSError, AttributeError):
             os.posix_fadvise(self.file.fd, self.offset, self.size, os.POSIX_FADV_WILLNEED)
 
@@ -89,7 +96,11 @@ class File:
         # in the order in which they were written, as which or against which they will be read
         self._written: Final[WeakValues[int, Place]] = WeakValues()
         self._writes = self._last_read = 0
-        self._behind = 0  # bytes written since the disk was last asked to take them
+        # places that were written last, and are in the page cache: sizes by offset, these last
+        self.cached: dict[int, int] = {}
+        self._behind = 0  # bytes of them
+        self.ahead: Final[dict[int, int]] = {}  # and such as are read ahead
+        self._asked = perf_counter()  # when that was
         self._syncing: deque[int] = deque()  # bytes of each request that is under way
         self.error: OSError | None = None  # of the disk, when it last took bytes
         self._full = 0  # `errno` of why it could not grow
@@ -116,8 +127,11 @@ class File:
         self._writes += 1
         self._written[self._writes] = place
         place.number = self._writes
-        self._behind += data.nbytes
-        if self._behind >= BEHIND:
+        self.ahead.pop(place.offset, None)
+        before = self.cached.pop(place.offset, 0)
+        self.cached[place.offset] = size = max(before, place.size)
+        self._behind += size - before
+        if self._behind >= BEHIND or began - self._asked >= LATE:
             self._flush()
         rates.wrote(data.nbytes, perf_counter() - began)
         return place
@@ -154,7 +168,9 @@ class File:
             if not more:
                 raise OSError(f"the spill file in {self.directory!r} ends too early")
             done += more
-        if self.error is None:  # what the disk did not take is in the page cache alone
+        self.ahead.pop(place.offset, None)
+        # what was just written stays; what the disk did not take is in the cache alone
+        if self.error is None and place.offset not in self.cached:
             with contextlib.suppress(OSError, AttributeError):
                 os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
         rates.read_back(place.nbytes, perf_counter() - began)
@@ -212,8 +228,13 @@ class File:
         return offset
 
     def _flush(self) -> None:
-        """Have another thread bring what was written to the disk; wait where it is far behind."""
-        nbytes, self._behind = self._behind, 0
+        """Have another thread bring what was written to the disk, and drop the older half; wait
+        where it is far behind.
+        """
+        self._asked = perf_counter()
+        stays = _last(self.cached, BEHIND // 2)
+        kept = sum(stays.values())
+        nbytes, self._behind, self.cached = self._behind - kept, kept, stays
         if not serving(_worker, 1, _serve, _requests, "skimp-spill"):
             return  # the system brings it there in its own time
         self._syncing.append(nbytes)
@@ -225,11 +246,15 @@ class File:
             _done.acquire(timeout=1.0)
 
     def bring_to_disk(self) -> None:
-        """On the other thread: what was written goes to the disk and out of the page cache."""
+        """On the other thread: what was written goes to the disk and out of the page cache, but for
+        what was written last.
+        """
         try:
             if self.error is None:
                 os.fdatasync(self.fd)
-                os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                stays = [*list(self.cached.items()), *list(self.ahead.items())]
+                for start, nbytes in _between([(o, o + n) for o, n in stays]):
+                    os.posix_fadvise(self.fd, start, nbytes, os.POSIX_FADV_DONTNEED)
         except OSError as error:  # told by whoever writes next
             self.error = error
         finally:
@@ -247,6 +272,27 @@ def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return joined
+
+
+def _between(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Where what is between spans of a file begins, and its bytes; 0: to its end."""
+    at = 0
+    for start, end in _joined(spans):
+        if start > at:
+            yield at, start - at
+        at = max(at, end)
+    yield at, 0
+
+
+def _last(sizes: dict[int, int], nbytes: int) -> dict[int, int]:
+    """Those that came last, as many as have no more bytes."""
+    found: list[tuple[int, int]] = []
+    for offset, size in reversed(sizes.items()):
+        nbytes -= size
+        if nbytes < 0:
+            break
+        found.append((offset, size))
+    return dict(reversed(found))
 
 
 class Rates:

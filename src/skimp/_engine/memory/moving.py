@@ -25,31 +25,32 @@ MANY: Final = 1 << 13  # seams, beyond which nothing moves: Linux allows a proce
 
 
 def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> bool:
-    """Take a place without pages for `claim`, and have them come from free bytes, those at the
-    highest addresses first, as many as there are; the others come when they are touched. False:
-    that can't be, or there are not `least`. Claims to be put back are in `left` afterwards.
+    """Take a place for `claim` beside free bytes that have pages, if there is one, and have those
+    that lack come from others, those at the highest addresses first, as many as there are; what
+    still lacks comes when it is touched. False: that can't be, or fewer than `least` would have
+    pages. Claims to be put back are in `left` afterwards.
     """
     if len(segment.seams) > MANY:
         renew(segment, left)
-    ranges = list(segment.ranges)
-    there = sum([end - start for start, end, warm in ranges if warm and end - start >= LEAST])
+    there = sum([end - start for start, end, warm in list(segment.ranges) if warm])
     if there < least or not segment.moves or len(segment.seams) > MANY:
         return False
-    nbytes = min(there, claim.size)
     sources: list[Claim] = []
     claim.warm = False  # nor counted, until it has them
     try:
-        if not (segment.take_part(claim, False) and _gather(segment, nbytes, sources)):
+        parts = segment.take_beside(claim)
+        lacking = least - claim.size + claim.cold
+        if not parts or _gather(segment, claim.cold, sources) < lacking:
             return False  # others have taken some
-        if not _move_all(segment, sources, claim.start):
+        if not _move_all(segment, sources, parts):
             segment.moves = False
             return False
         held = segment.held
         for one in sources:  # first: nobody may see more than there is
             held.freed = held.freed + one.size  # one step with the next line
             one.warm = False
-        held.allocated = held.allocated + claim.size  # one step with the next line
-        claim.warm = True
+        held.allocated = held.allocated + claim.cold  # one step with the next line
+        claim.cold, claim.warm = 0, True
         held.rise()
         return True
     finally:
@@ -88,33 +89,49 @@ def _leave(segment: Segment, claim: Claim) -> None:
     """A place that may have some pages by now is free again, and has none."""
     if claim.segment is segment:
         allocator.discard(segment.buffer, claim.start, claim.start + claim.size)
+        segment.held.freed = segment.held.freed + claim.size - claim.cold  # one step with the next
+        claim.cold = claim.size
         segment.put(claim)
-    claim.warm = True
+    claim.cold, claim.warm = 0, True
 
 
-def _gather(segment: Segment, nbytes: int, sources: list[Claim]) -> bool:
-    """Take so many bytes that have pages; False: there are not as many."""
+def _gather(segment: Segment, nbytes: int, sources: list[Claim]) -> int:
+    """Take so many bytes that have pages, or as many as there are; returns how many."""
+    lacking = nbytes
     for found in reversed(list(segment.ranges)):
-        if found.warm and found.end - found.start >= LEAST and nbytes:
-            one = Claim(nbytes)
+        if found.warm and found.end - found.start >= LEAST and lacking:
+            one = Claim(lacking)
             sources.append(one)  # first: an interrupt may come
             if segment.take_upper(found, one):
-                nbytes -= one.size
+                lacking -= one.size
     sources[:] = [one for one in sources if one.segment is not None]
-    return not nbytes
+    return nbytes - lacking
 
 
-def _move_all(segment: Segment, sources: list[Claim], to: int) -> bool:
-    """Move the sources' pages to one place; False: the system refuses."""
+def _move_all(segment: Segment, sources: list[Claim], parts: list[tuple[int, int]]) -> bool:
+    """Move the sources' pages to where they are wanted; False: the system refuses."""
     across = allocator.moves_across()
-    for one in sources:
-        end = one.start + one.size
-        for a, b in [(one.start, end)] if across else _pieces(segment.seams, one.start, end):
-            if not allocator.move(segment.buffer, a, to, b - a):
+    for start, end, to in _ways(sources, parts):
+        for a, b in [(start, end)] if across else _pieces(segment.seams, start, end):
+            if not allocator.move(segment.buffer, a, to + a - start, b - a):
                 return False
-            _sew(segment.seams, a, b, to)
-            to += b - a
+            _sew(segment.seams, a, b, to + a - start)
     return True
+
+
+def _ways(sources: list[Claim], parts: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """From where, up to where and to which place each one moves."""
+    i, (to, last) = 0, parts[0]
+    for one in sources:
+        start, end = one.start, one.start + one.size
+        while start < end:
+            if to == last:
+                i += 1
+                to, last = parts[i]
+            middle = min(end, start + last - to)
+            yield start, middle, to
+            to += middle - start
+            start = middle
 
 
 def _pieces(seams: list[int], start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -101,6 +101,23 @@ class Segment:
             if self._take(version, slice(i, j), left, claim, start, cold):
                 return True
 
+    def take_beside(self, claim: Claim) -> list[tuple[int, int]]:
+        """Take `claim.size` bytes that lie together, the longest warm ones that lie beside enough
+        others and these: where pages are wanted, `claim.cold` bytes, which are not counted as if
+        they had some. Nowhere: there is no such place.
+        """
+        while True:
+            version = self.version
+            found = _beside(list(self.ranges), claim.size)
+            if found is None:
+                if self.version == version:
+                    return []
+                continue
+            where, start, left, parts = found
+            cold = sum([b - a for a, b in parts])
+            if self._take(version, where, left, claim, start, cold, counted=False):
+                return parts
+
     def take_upper(self, found: Range, claim: Claim) -> bool:
         """Take the last `claim.size` bytes of a free range, or all of it if it has not more; False
         if it is not there any more.
@@ -160,9 +177,18 @@ class Segment:
                 claim.segment = None
 
     def _take(
-        self, version: int, where: slice, left: list[Range], claim: Claim, start: int, cold: int
+        self,
+        version: int,
+        where: slice,
+        left: list[Range],
+        claim: Claim,
+        start: int,
+        cold: int,
+        counted: bool = True,
     ) -> bool:
-        """Change the list and the claim, if the list is still as it was at `version`."""
+        """Change the list and the claim, if the list is still as it was at `version`. `counted`: as
+        if all of it had pages from now on.
+        """
         held = self.held
         if self.version != version:
             return False
@@ -171,6 +197,8 @@ class Segment:
         claim.segment = self
         claim.start = start
         claim.cold = cold
+        if not counted:
+            return True
         held.allocated = held.allocated + cold
         if held.allocated - held.freed > held.peak:
             held.peak = held.allocated - held.freed
@@ -198,3 +226,45 @@ def _first(ranges: Sequence[Range], size: int) -> tuple[int, int, int, list[Rang
         if not warm:
             cold += b - a
     return None
+
+
+def _beside(
+    ranges: Sequence[Range], size: int
+) -> tuple[slice, int, list[Range], list[tuple[int, int]]] | None:
+    """The first of all free bytes that lie together, are `size`, and have the longest warm ones
+    that others do.
+
+    Returns which ranges they touch, where they begin, what is left of these ranges, and which of
+    the bytes are not warm.
+    """
+    longest, first, last, start = -1, 0, 0, 0
+    i = 0
+    while i < len(ranges):
+        begin, reached, j = ranges[i].start, ranges[i].end, i + 1
+        while j < len(ranges) and ranges[j].start == reached:
+            reached = ranges[j].end
+            j += 1
+        if reached - begin >= size:
+            for a, b, warm in ranges[i:j]:
+                if warm * (b - a) > longest:
+                    longest, first, last = warm * (b - a), i, j
+                    start = min(a if warm else begin, reached - size)
+        i = j
+    if longest < 0:
+        return None
+    while ranges[first].end <= start:
+        first += 1
+    end = start + size
+    left, cold = [], []
+    for k in range(first, last):
+        a, b, warm = ranges[k]
+        if a >= end:
+            last = k
+            break
+        if a < start:
+            left.append(Range(a, start, warm))
+        if b > end:
+            left.append(Range(end, b, warm))
+        if not warm:
+            cold.append((max(a, start), min(b, end)))
+    return slice(first, last), start, left, cold
