@@ -17,7 +17,9 @@ import numpy as np
 from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
+from skimp._engine.memory import call_site
 from skimp._engine.memory.keeping import nobody
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, forget, register
 from skimp._engine.memory.storage import Storage, defer
 
@@ -216,20 +218,20 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     return None
 
 
-def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized | None:
+def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized:
     """A storage with an expression that stands for the one whose bytes it has.
 
     It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
-    then nobody who takes a block has to look at it. None where a budget had it computed at once.
+    then nobody who takes a block has to look at it. No budget is told of it: it has no bytes until
+    it is read, and what it reads is kept anyway.
     """
-    new: Any = defer(expr, waits)
-    if new.deferred is None:
-        return None
+    new: Any = defer(expr, waits=False)
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
     new.seen = original.unseen
-    if not waits:
-        register(new, expr, waits=False)
+    if waits and host.watched:
+        new.site = call_site.find()
+    register(new, expr, waits)
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original

@@ -84,7 +84,7 @@ def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result
     anyway, of other parts that are there still, which then are kept in its place, and of copies of
     those that are gone, at most half of it."""
     shape, dtype = shape_of(result), result._dtype
-    if host.budget is not None or dtype.is_complex or None in tensors_noted:
+    if dtype.is_complex or None in tensors_noted:
         return None
     if any([len(s) != len(shape) for s in tensors_shape]):
         return None
