@@ -24,6 +24,7 @@ from skimp._engine.memory.pending import LOCK, forget, register
 from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
+_own_version: Any = Storage.__dict__["version"]
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
 
 
@@ -159,6 +160,8 @@ class Rematerialized(Storage):
             super().materialize()
             if expr is not None:
                 self._leave(expr)
+                if s is None and host.budget is not None:
+                    host.budget.made_again(self, expr)
 
     def _leave(self, expr: Expr) -> None:
         """What the expression read has no readers where this was the only one: writes to it are
@@ -181,10 +184,6 @@ class Rematerialized(Storage):
         """Not here: who waits for this reads it, and not its expression alone."""
         return False
 
-    def donor(self, expr: Expr) -> Storage | None:
-        """What is computed whole is not computed over what it reads."""
-        return None if type(expr) is Whole else super().donor(expr)
-
     def will_write(self) -> None:
         """Before the bytes change: they may be the original's, whose readers are this one's."""
         for s in (self.original(), self.lent):
@@ -206,6 +205,18 @@ def reads_whole(s: Any) -> bool:
     return type(expr) is Whole or any([reads_whole(leaf.storage) for leaf in expr.leaves])
 
 
+def settle(s: Rematerialized) -> bool:
+    """Have it be a storage as any other, which stands for nothing: it has bytes of its own, and the
+    one that had them first is gone. False: not so.
+    """
+    if s.block is None or s.lent is not None or s.original() is not None:
+        return False
+    version, s.__dict__["written"] = s.last
+    _own_version.__set__(s, version)
+    s.__class__ = Storage  # type: ignore[assignment]
+    return True
+
+
 def rematerialized_of(original: Storage) -> Rematerialized | None:
     """Who stands for it as it is now already, if anybody does."""
     if isinstance(original, Followed):
@@ -222,8 +233,7 @@ def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized
     """A storage with an expression that stands for the one whose bytes it has.
 
     It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
-    then nobody who takes a block has to look at it. No budget is told of it: it has no bytes until
-    it is read, and what it reads is kept anyway.
+    then nobody who takes a block has to look at it.
     """
     new: Any = defer(expr, waits=False)
     new.__class__ = Rematerialized
@@ -232,6 +242,8 @@ def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized
     if waits and host.watched:
         new.site = call_site.find()
     register(new, expr, waits)
+    if host.budget is not None:
+        host.budget.deferring(new)
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original
