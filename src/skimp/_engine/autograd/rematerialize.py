@@ -25,7 +25,6 @@ from skimp._engine.autograd.rules import Plan, parameters
 from skimp._engine.eval.expr import Expr, Leaf, Whole, later, lies_over, place_of, walk
 from skimp._engine.memory.keeping import nobody
 from skimp._engine.memory.layout import Layout, numel
-from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import lean
 from skimp._engine.memory.rematerialize import (
     Rematerialized,
@@ -174,14 +173,14 @@ def _of_expression(node: Any, s: Storage, others: bool) -> Storage | None:
     if stand and apart.size > _LONG:
         return None
     read = {leaf.storage for leaf in apart.leaves}
-    return rematerialized(apart, s, host.budget is not None or not keeps_little(read, len(s)))
+    return rematerialized(apart, s, not keeps_little(read, len(s)))
 
 
 def _made_again(expr: Expr) -> dict[int, Expr | Leaf]:
     """What stands for storages that an expression reads and that are not kept, by the leaves' ids:
     a convolution's result, to be computed then, and the expression of a shortcut."""
     found: dict[int, Expr | Leaf] = {}
-    for leaf in expr.leaves if host.budget is None else ():
+    for leaf in expr.leaves:
         s: Any = leaf.storage
         other = rematerialized_of(s)
         again = None if other is None else other.deferred
@@ -249,7 +248,7 @@ def _of_rule(node: Any, rule: Any, base: Tensor) -> Storage | None:
     if not little and base._np is not None:  # each block that is taken would be preceded by a look
         return None
     expr = _expression(rule, values, base)
-    return None if expr is None else rematerialized(expr, s, host.budget is not None or not little)
+    return None if expr is None else rematerialized(expr, s, not little)
 
 
 _RESULT: Final = -1  # the place of what need not be saved

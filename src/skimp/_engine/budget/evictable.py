@@ -29,7 +29,7 @@ from skimp._engine.interrupts import insist
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK
-from skimp._engine.memory.rematerialize import Followed
+from skimp._engine.memory.rematerialize import Followed, Rematerialized, settle
 from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
 from skimp._engine.memory.users import alive
@@ -132,6 +132,8 @@ def enrol(s: Any) -> bool:
     kind = type(s)
     if kind is Evictable:
         return True
+    if kind is Rematerialized and settle(s):
+        kind = Storage
     if (kind is not Storage and kind is not Followed) or s.external:
         return False
     s.__class__ = Evictable

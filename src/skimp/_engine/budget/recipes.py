@@ -23,7 +23,7 @@ from skimp._engine.autograd.modes import state
 from skimp._engine.autograd.tasks import running
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
-from skimp._engine.eval.expr import Expr, Leaf, lies_over, place_of, walk
+from skimp._engine.eval.expr import Expr, Leaf, Whole, lies_over, place_of, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
@@ -159,7 +159,7 @@ class Recipe:
 class Pointwise(Recipe):
     """An expression. Its nodes refer to leaves by their numbers, so that no array is kept."""
 
-    __slots__ = ("_leaves", "_nodes", "_shape", "size")
+    __slots__ = ("_leaves", "_nodes", "_shape", "_whole", "size")
 
     def __init__(self, expr: Expr, sources: list[Source]) -> None:
         super().__init__(sources, expr.kernel.name)
@@ -169,6 +169,7 @@ class Pointwise(Recipe):
         self._shape = expr.shape
         self._leaves: list[tuple[int, Callable[[Storage], Array], Like]] = []
         self._nodes: list[tuple[Any, tuple[Any, ...], Any]] = []
+        self._whole: Final = type(expr) is Whole
         known = {id(source.ref()): i for i, source in enumerate(sources)}
         for leaf in expr.leaves:
             numbers[id(leaf)] = len(self._leaves)
@@ -181,8 +182,8 @@ class Pointwise(Recipe):
             self._nodes.append((node.kernel, tuple(args), node.dtype))
 
     def is_shared(self) -> bool:
-        """It is computed inside of each of its readers."""
-        return False
+        """Unless it is whole, it is computed inside of each of its readers."""
+        return self._whole and super().is_shared()
 
     def taken(self, seconds: float) -> None:
         """Know how long it took."""
@@ -193,12 +194,17 @@ class Pointwise(Recipe):
     def make(self, given: list[Storage], waits: bool) -> list[Storage | None]:
         new = storages.defer(self._expression(given))
         new.spare = True
-        if not waits:
+        if not waits or self._whole:
             new.materialize()
         return [new]
 
     def _expression(self, given: list[Storage]) -> Expr:
         """The expression, which alone has what it reads, and may be computed over it."""
+        if self._whole:
+            whole = [Leaf(given[i], array_of(given[i])) for i, array_of, _ in self._leaves]
+            given.clear()
+            (kernel, args, dtype), = self._nodes
+            return Whole(kernel, tuple([whole[a] for _, a in args]), self._shape, dtype)
         leaves = [_read(given[i], array_of, like) for i, array_of, like in self._leaves]
         given.clear()
         made: list[Expr] = []

@@ -127,6 +127,12 @@ class Spending(Waking):
         computing.recipe = owner.recipe
         return computing
 
+    def made_again(self, owner: Any, expr: Any) -> None:
+        """Know bytes that stood for a result, which is gone, and the expression that they are."""
+        if self.notes and not counts.bringing and owner.size >= self.least and self._know(owner):
+            recipes.of_expression(owner, expr)
+            owner.settled = True
+
     def regain(self, owner: Any) -> None:
         """Know an owner that has bytes again, which somebody else had allocated."""
         if len(owner) >= self.smallest:
@@ -145,7 +151,7 @@ class Spending(Waking):
             elif self.knows or self.repetition.smaller:
                 self.repetition.place(owner)
         leaves = owner.deferred.leaves
-        if len(leaves) <= FEW:
+        if len(leaves) <= FEW or owner.spare:  # what it reads is kept anyway
             return
         nbytes = sum(_sizes(leaves).values())
         if nbytes > self.nbytes // SHARE:

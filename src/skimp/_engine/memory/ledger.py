@@ -107,6 +107,9 @@ class Budget(Protocol):
         is, and no longer.
         """
 
+    def made_again(self, owner: Any, expr: Any) -> None:
+        """Know bytes that stood for a result, which is gone, and the expression that they are."""
+
     def quick(self, row: Any, args: Any, params: Any) -> Any:
         """A pointwise row on small tensors that lend their arrays; None: not for these."""
 

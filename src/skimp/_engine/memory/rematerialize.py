@@ -17,11 +17,14 @@ import numpy as np
 from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
 from skimp._engine.interpreter import enters_uninterrupted
 from skimp._engine.interrupts import finalizer
+from skimp._engine.memory import call_site
 from skimp._engine.memory.keeping import nobody
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, forget, register
 from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
+_own_version: Any = Storage.__dict__["version"]
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
 
 
@@ -157,6 +160,8 @@ class Rematerialized(Storage):
             super().materialize()
             if expr is not None:
                 self._leave(expr)
+                if s is None and host.budget is not None:
+                    host.budget.made_again(self, expr)
 
     def _leave(self, expr: Expr) -> None:
         """What the expression read has no readers where this was the only one: writes to it are
@@ -179,10 +184,6 @@ class Rematerialized(Storage):
         """Not here: who waits for this reads it, and not its expression alone."""
         return False
 
-    def donor(self, expr: Expr) -> Storage | None:
-        """What is computed whole is not computed over what it reads."""
-        return None if type(expr) is Whole else super().donor(expr)
-
     def will_write(self) -> None:
         """Before the bytes change: they may be the original's, whose readers are this one's."""
         for s in (self.original(), self.lent):
@@ -204,6 +205,18 @@ def reads_whole(s: Any) -> bool:
     return type(expr) is Whole or any([reads_whole(leaf.storage) for leaf in expr.leaves])
 
 
+def settle(s: Rematerialized) -> bool:
+    """Have it be a storage as any other, which stands for nothing: it has bytes of its own, and the
+    one that had them first is gone. False: not so.
+    """
+    if s.block is None or s.lent is not None or s.original() is not None:
+        return False
+    version, s.__dict__["written"] = s.last
+    _own_version.__set__(s, version)
+    s.__class__ = Storage  # type: ignore[assignment]
+    return True
+
+
 def rematerialized_of(original: Storage) -> Rematerialized | None:
     """Who stands for it as it is now already, if anybody does."""
     if isinstance(original, Followed):
@@ -216,20 +229,21 @@ def rematerialized_of(original: Storage) -> Rematerialized | None:
     return None
 
 
-def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized | None:
+def rematerialized(expr: Expr, original: Storage, waits: bool) -> Rematerialized:
     """A storage with an expression that stands for the one whose bytes it has.
 
     It need not wait, as a deferred storage does, where it keeps alive hardly more than those bytes:
-    then nobody who takes a block has to look at it. None where a budget had it computed at once.
+    then nobody who takes a block has to look at it.
     """
-    new: Any = defer(expr, waits)
-    if new.deferred is None:
-        return None
+    new: Any = defer(expr, waits=False)
     new.__class__ = Rematerialized
     new.original, new.noted = weakref.ref(original), original.version
     new.seen = original.unseen
-    if not waits:
-        register(new, expr, waits=False)
+    if waits and host.watched:
+        new.site = call_site.find()
+    register(new, expr, waits)
+    if host.budget is not None:
+        host.budget.deferring(new)
     if not isinstance(original, Followed):
         original.__class__ = Followed
     followed: Any = original

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval import into, run
-from skimp._engine.eval.expr import COPY, Expr, Leaf, is_shared
+from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, is_shared, Whole
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,
@@ -355,8 +355,10 @@ class Storage:
 
     def donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
-        nothing but this.
+        nothing but this. What is computed whole is computed over nothing.
         """
+        if type(expr) is Whole:
+            return None
         for leaf in expr.leaves:
             s: Any = leaf.storage
             mine = 0

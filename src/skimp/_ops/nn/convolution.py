@@ -201,7 +201,7 @@ def _made_again(
     """The result as it was, computed when somebody reads it; but not where the input is to be
     made by a convolution itself, or the result lies otherwise than a row-major one."""
     given = [t for t in (input, weight, bias_noted) if t is not None]
-    if host.budget is not None or any([t._hollow or t._conj or t._skimp_neg for t in given]):
+    if any([t._hollow or t._conj or t._skimp_neg for t in given]):
         return None
     if any([reads_whole(t._storage) for t in given]):
         return None

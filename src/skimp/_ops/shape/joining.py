@@ -84,13 +84,14 @@ def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result
     anyway, of other parts that are there still, which then are kept in its place, and of copies of
     those that are gone, at most half of it."""
     shape, dtype = shape_of(result), result._dtype
-    if host.budget is not None or dtype.is_complex or None in tensors_noted:
+    if dtype.is_complex or None in tensors_noted:
         return None
     if any([len(s) != len(shape) for s in tensors_shape]):
         return None
     found = [_whole_or_free(*note.kept()) for note in tensors_noted]
     gone = [math.prod(s) for s, (t, _) in zip(tensors_shape, found, strict=True) if t is None]
-    if 2 * sum(gone) > math.prod(shape) or any(
+    most = math.prod(shape) // 2 if host.budget is None else 0  # which has no recipe of a copy
+    if sum(gone) > most or any(
         [t is not None and t._dtype is not dtype for t, _ in found]
     ):
         return None
