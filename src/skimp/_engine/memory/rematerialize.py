@@ -25,7 +25,7 @@ from skimp._engine.eval.expr import (
     place_of,
     take_array,
 )
-from skimp._engine.interpreter import HELD_BY_VARIABLE, enters_uninterrupted
+from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE, enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory.keeping import nobody
 from skimp._engine.memory.ledger import host
@@ -33,6 +33,8 @@ from skimp._engine.memory.pending import LOCK, forget, register
 from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
+# by who asks, and tensors: of who has read them, and of what may do with the expression
+_ASKED = HELD_BY_ARGUMENT + 2
 _BRIEF = 2  # steps of an expression that may be computed twice
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
 
@@ -204,7 +206,7 @@ class Rematerialized(Storage):
 
     def way_back(self) -> Way | None:
         """What has the bytes, which are not there yet, go again once somebody has read them: a few
-        steps by blocks.
+        steps by blocks, of one tensor.
         """
         with LOCK():
             expr, s = self.deferred, self.original()
@@ -213,10 +215,16 @@ class Rematerialized(Storage):
             if s is not None and s.block is not None:
                 return None  # which will lend it
             sources: set[Any] = {leaf.storage for leaf in expr.leaves}
+            if len([s for s in sources if len(s) * 2 > len(self)]) > 1:
+                return None  # a sum, for instance
             return Way(expr, [(s, s.version, s.unseen) for s in sources])
 
     def go_back(self, way: Way) -> None:
-        """Let the bytes go, unless somebody else has them, or what they are made of has changed."""
+        """Let the bytes go, unless somebody else has them, or two more tensors wait for them, or
+        what they are made of has changed.
+        """
+        if sys.getrefcount(self) > _ASKED:
+            return
         with LOCK():
             block = self.block
             if block is None or self.lent is not None or self.exported or self.handed_out:
