@@ -240,15 +240,16 @@ def blended(g: Array, x: Array, line: Sequence[Array]) -> Array:
 def read_over(place: Tensor) -> tuple[Expr | Array, Array] | None:
     """What holds a gradient that nobody else has, on whose storage `place` is, and the array in its
     memory, over which it may be read and written by channels; None where that is not to be."""
-    s, source = place._storage, elements_of(place)
-    if isinstance(source, np.ndarray):
-        return source, place._skimp_writable()
+    s = place._storage
+    source = s.deferred and s.awaited()
+    if source is None:
+        return place._skimp_array(), place._skimp_writable()
+    if source.shape != shape_of(place) or source.dtype != place._dtype.np:
+        return None
     passed = rectified(source)
     if passed is not None and passed.by_channel() is None:  # another gate may not be read over
         return None
-    if not s.give_way(source):
-        return None
-    return source, place._skimp_writable()
+    return (source, place._skimp_writable()) if s.give_way(source) else None
 
 
 def back_of_rows(
