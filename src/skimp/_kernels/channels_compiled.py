@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels import channels_onednn, compiled, sharing
+from skimp._kernels import channels_onednn, compiled, shaping, sharing
 from skimp._kernels.channels_onednn import Limits
 from skimp.config import config
 
@@ -113,7 +113,8 @@ def normed_back(
 ) -> tuple[Array, Array] | None:
     """out = the gradient of images, from that of what `normed` makes of them; those of weight and
     bias. Of the former what passes a rectifier, of images times numbers for each channel, plus
-    others, with its limits, if they are `passed`. None where arrays lie otherwise."""
+    others, with its limits, if they are `passed`. None where arrays lie otherwise. `out` may be g.
+    """
     arrays = [a for a in (g, x, mean, rstd, weight, out, *passed[:3]) if a is not None]
     loops = compiled.taking(*arrays)
     if loops is None:
@@ -122,7 +123,8 @@ def normed_back(
     dw, db = np.empty(count, _FLOAT), np.empty(count, _FLOAT)
     seen, *limits = passed
     images = [None if a is None else a.reshape(n * count, -1) for a in (g, x, seen, out)]
-    args = *images[:3], *limits, mean, rstd, weight, given, dw, db, images[3]
+    over = shaping.address(g) == shaping.address(out)
+    args = *images[:3], *limits, mean, rstd, weight, given, dw, db, images[3], over
     _each(loops.normed_back, args, count, x.size, _BACK)
     return dw, db
 

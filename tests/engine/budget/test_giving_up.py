@@ -141,6 +141,18 @@ def test_what_is_made_again_takes_over_the_block_that_it_took_at_first() -> None
         assert made() == {"cumsum": 1, "relu": 1}
 
 
+def test_what_an_expression_has_read_goes_and_its_reader_runs_once() -> None:
+    x = square(8)
+    kept = x.cumsum(0)
+    last = kept.relu().flip(0)
+    wanted = last.tolist()
+    evict(last)
+    with within(MIB):  # and that of `kept`
+        assert last.tolist() == wanted
+        assert made() == {"relu": 1, "flip": 1}
+        assert is_away(kept)
+
+
 def test_the_longest_way_is_made_first() -> None:
     """Else what one op makes waits beside all that the others need on their way."""
     x = square(6)

@@ -9,6 +9,7 @@ dropped then is made again when its reader comes, for which the order is planned
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
@@ -154,6 +155,7 @@ class _Order:
         self.holding: dict[Evictable, None] = {}  # those of them that know of it
         # what expressions read that wait for the recipe that reads them
         self.waiting: dict[Key, list[Evictable]] = {}
+        self.asked: dict[Key, weakref.ref[Storage]] = {}  # those that are read now
         self.reading: list[Evictable] = []  # by what is made now
         self.given_up: set[object] = set()  # what was, once
         self.kept: list[Evictable] = []  # from which that can be made again
@@ -274,9 +276,18 @@ class _Order:
         return False
 
     def offers(self) -> list[Evictable]:
-        """What may go, and was not given up before."""
-        busy = {id(s) for living in (self.reading, *self.waiting.values()) for s in living}
+        """What may go, and was not given up before: of what an expression reads, what is read by
+        nobody once it is computed.
+        """
+        waiting = [living for key, living in self.waiting.items() if not self._is_computed(key)]
+        busy = {id(s) for living in (self.reading, *waiting) for s in living}
         return [s for s in self.holding if id(s) not in busy and id(s) not in self.given_up]
+
+    def _is_computed(self, key: Key) -> bool:
+        """Whether an expression that the recipe reads that is followed now has its bytes."""
+        ref = self.asked.get(key)
+        s = None if ref is None else ref()
+        return s is not None and s.deferred is None
 
     def give_up(self, s: Evictable) -> None:
         """Hold a storage no longer, if it goes: until the next recipe."""
@@ -326,6 +337,8 @@ class _Order:
             if new is not None:
                 self._keep(one, i, new)
         self.reading = []
+        if one is self.last:
+            self.stale = False  # nobody reads what was given up for it
         read = living
         for key in dead:
             read = [*read, *self.waiting.pop(key, ())]
@@ -368,10 +381,11 @@ class _Order:
                 given.append(s)
             else:
                 given.append(self._source(source))
+        self.asked = {}
         for key in dead:
             self.uses[key] -= 1
-            if not self.uses[key]:
-                self.made.pop(key, None)
+            if not self.uses[key] and (found := self.made.pop(key, None)) is not None:
+                self.asked[key] = weakref.ref(found[0])
         return given
 
     def _source(self, source: recipes.Source) -> Storage:

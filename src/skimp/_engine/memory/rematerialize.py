@@ -8,14 +8,24 @@ original is alive, it lends its block.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later
-from skimp._engine.interpreter import enters_uninterrupted
+from skimp._engine.eval.expr import (
+    COPY,
+    Expr,
+    Leaf,
+    Whole,
+    later,
+    lies_over,
+    place_of,
+    take_array,
+)
+from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE, enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import call_site
 from skimp._engine.memory.keeping import nobody
@@ -25,6 +35,9 @@ from skimp._engine.memory.storage import Storage, defer
 
 _own_readers: Any = Storage.__dict__["readers"]
 _own_version: Any = Storage.__dict__["version"]
+# by who asks, and tensors: of who has read them, and of what may do with the expression
+_ASKED = HELD_BY_ARGUMENT + 2
+_BRIEF = 2  # steps of an expression that may be computed twice
 _LITTLE = 5, 4  # of the bytes that a result has, those that it is made of may be so many times more
 
 
@@ -78,6 +91,28 @@ class Followed(Storage):
             one.storage is self or getattr(one.storage, "original", nobody)() is self
             for one in expr.leaves
         )
+
+
+class Way(NamedTuple):
+    """An expression of bytes that there are, and what it reads, at which versions."""
+
+    expr: Expr
+    sources: list[tuple[Any, int, int]]
+
+    def let_go(self) -> None:
+        """What it has read may go meanwhile, within a budget."""
+        for leaf in self.expr.leaves:
+            s: Any = leaf.storage
+            if s.block is not None and lies_over(leaf, s.block):
+                take_array(leaf, place_of(leaf))
+
+    def is_open(self) -> bool:
+        """Whether it gives the same bytes still, of what is there."""
+        for s, version, unseen in self.sources:
+            there = s.block is not None and not s.exported
+            if not there or s.version != version or s.unseen != unseen:
+                return False
+        return True
 
 
 class Rematerialized(Storage):
@@ -173,6 +208,42 @@ class Rematerialized(Storage):
             if readers is not None and len(readers) == 1 and readers[0]() is self:
                 source.readers = None
 
+    def way_back(self) -> Way | None:
+        """What has the bytes, which are not there yet, go again once somebody has read them: a few
+        steps by blocks, of one tensor.
+        """
+        with LOCK():
+            expr, s = self.deferred, self.original()
+            if expr is None or type(expr) is Whole or expr.size > _BRIEF:
+                return None
+            if s is not None and s.block is not None:
+                return None  # which will lend it
+            sources: set[Any] = {leaf.storage for leaf in expr.leaves}
+            if len([s for s in sources if len(s) * 2 > len(self)]) > 1:
+                return None  # a sum, for instance
+            return Way(expr, [(s, s.version, s.unseen) for s in sources])
+
+    def go_back(self, way: Way) -> None:
+        """Let the bytes go, unless somebody else has them, or two more tensors wait for them, or
+        what they are made of has changed.
+        """
+        if sys.getrefcount(self) > _ASKED:
+            return
+        with LOCK():
+            block = self.block
+            if block is None or self.lent is not None or self.exported or self.handed_out:
+                return
+            held = HELD_BY_VARIABLE + (1 if self._flat is None else 2)
+            if sys.getrefcount(block) != held or isinstance(block.base, np.ndarray):
+                return
+            if not way.is_open():
+                return
+            little = keeps_little([s for s, *_ in way.sources], len(self))
+            self.deferred = way.expr
+            host.refund(self)
+            self._flat = self.block = None
+            register(self, way.expr, host.budget is not None or not little)
+
     def awaited(self) -> Expr | None:
         """Of what is computed whole, an expression that reads it."""
         expr = super().awaited()
@@ -190,6 +261,11 @@ class Rematerialized(Storage):
             if s is not None:
                 s.will_write()
         super().will_write()
+
+
+def way_back(s: Storage) -> Way | None:
+    """`Rematerialized.way_back` of a storage, if it is one."""
+    return s.way_back() if type(s) is Rematerialized else None
 
 
 def reader_of(s: Storage, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Leaf:

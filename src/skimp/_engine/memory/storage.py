@@ -44,6 +44,7 @@ from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.memory.users import users
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels import shaping
+from skimp._kernels.threads import at_once
 from skimp.errors import OutOfMemoryError
 
 Array = np.ndarray[Any, Any]
@@ -332,6 +333,26 @@ class Storage:
             donor.changing -= 1
             if self.block is block:
                 host.handed(self.nbytes, id(donor), self)
+
+    def give_way(self, expr: Expr) -> bool:
+        """For who reads `expr` element by element and writes over it what nobody shall ask this
+        storage for: it has the block that the expression alone reads from now on, and waits no
+        more. False where there is none, or somebody else reads a part of the expression.
+        """
+        with LOCK():
+            donor = None if self.deferred is not expr else self.donor(expr)
+            if donor is None or is_shared(expr):
+                return False
+            self._about_to_change()
+            block = donor.block
+            WAITING.pop(id(self), None)
+            at_once([
+                (setattr, self, "block", block), (setattr, self, "nbytes", donor.nbytes),
+                (setattr, donor, "block", None), (setattr, donor, "nbytes", -1),
+                (setattr, self, "deferred", None),
+            ])  # fmt: skip
+            host.handed(self.nbytes, id(donor), self)
+            return True
 
     def awaited(self) -> Expr | None:
         """The expression of a deferred storage for whoever makes another of it, if there is one

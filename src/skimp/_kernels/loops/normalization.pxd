@@ -63,7 +63,7 @@ cdef inline void _norm_line(const float[:, ::1] x, Py_ssize_t r, float a, float 
 cpdef normed_back(const float[:, ::1] g, const float[:, ::1] x, const float[:, ::1] seen,
                   const float[::1] slopes, const float[::1] shifts, float low, float high,
                   const float[::1] mean, const float[::1] rstd, const float[::1] weight,
-                  bint given, float[::1] dw, float[::1] db, float[:, ::1] out,
+                  bint given, float[::1] dw, float[::1] db, float[:, ::1] out, bint over,
                   Py_ssize_t first, Py_ssize_t last, Py_ssize_t threads)
 
 @cython.locals(channels=Py_ssize_t, images=Py_ssize_t, many=double, c=Py_ssize_t, i=Py_ssize_t,
@@ -73,7 +73,7 @@ cpdef normed_back(const float[:, ::1] g, const float[:, ::1] x, const float[:, :
 cdef void _normed_back(const float[:, ::1] g, const float[:, ::1] x, const float[:, ::1] seen,
                        const float[::1] slopes, const float[::1] shifts, float low, float high,
                        const float[::1] mean, const float[::1] rstd, const float[::1] weight,
-                       bint given, float[::1] dw, float[::1] db, float[:, ::1] out,
+                       bint given, float[::1] dw, float[::1] db, float[:, ::1] out, bint over,
                        Py_ssize_t first, Py_ssize_t last) noexcept nogil
 
 @cython.locals(k=Py_ssize_t)

@@ -156,10 +156,11 @@ def _norm_line(x: Any, r: Any, a: Any, b: Any, out: Any) -> None:
 
 def normed_back(
     g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
-    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any, threads: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, over: Any, first: Any, last: Any,
+    threads: Any,
 ) -> None:  # fmt: skip
-    """out = the gradient of what `normed` has read, from that of its result; dw, db = those of
-    weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
+    """out = the gradient of what `normed` has read, from that of its result, `over` which it may
+    be; dw, db = those of weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
     each channel, if `seen` is given. `given`: mean and deviation were not x's own. By so many
     threads."""
     n = last - first
@@ -167,21 +168,22 @@ def normed_back(
         with cython.nogil:
             _normed_back(
                 g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out,
-                first, last,
+                over, first, last,
             )  # fmt: skip
         return
     for t in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
         _normed_back(
-            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out,
+            g, x, seen, slopes, shifts, low, high, mean, rstd, weight, given, dw, db, out, over,
             first + t * n // threads, first + (t + 1) * n // threads,
         )  # fmt: skip
 
 
 def _normed_back(
     g: Any, x: Any, seen: Any, slopes: Any, shifts: Any, low: Any, high: Any, mean: Any, rstd: Any,
-    weight: Any, given: Any, dw: Any, db: Any, out: Any, first: Any, last: Any,
+    weight: Any, given: Any, dw: Any, db: Any, out: Any, over: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Of these channels."""
+    """Of these channels. What is read where it is written is `out` alone: then its loops are those
+    of vectors."""
     channels = mean.shape[0]
     images = x.shape[0] // channels
     many = images * x.shape[1]
@@ -192,7 +194,10 @@ def _normed_back(
             if seen is None:
                 one, other = _norm_sums(g, x, r)
             else:
-                _norm_gate(g, seen, r, slopes[c], shifts[c], low, high, out)
+                if over:
+                    _norm_gate(out, seen, r, slopes[c], shifts[c], low, high, out)
+                else:
+                    _norm_gate(g, seen, r, slopes[c], shifts[c], low, high, out)
                 one, other = _norm_sums(out, x, r)
             total += one
             product += other
@@ -206,7 +211,7 @@ def _normed_back(
         shift = total * share - middle * b
         for i in range(images):
             r = i * channels + c
-            if seen is None:
+            if seen is None and not over:
                 _norm_blend(g, x, r, a, b, shift, given, out)
             else:
                 _norm_blend(out, x, r, a, b, shift, given, out)

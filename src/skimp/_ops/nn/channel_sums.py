@@ -92,7 +92,7 @@ def _moments_of_rows(x: Tensor) -> tuple[Array, Array | None, int]:
     """`_row_moments` of all rows, and how many places they have."""
     acc = dtypes.accumulator(x._dtype).np
     n, count, *size = shape_of(x)
-    source, length = _source(x), math.prod(size)
+    source, length = elements_of(x), math.prod(size)
     if isinstance(source, np.ndarray) and source.dtype == acc:
         return *quietly(_row_moments, source.reshape(n * count, -1)), length
     kind = channels_compiled.type_of_sums(acc)
@@ -237,13 +237,34 @@ def blended(g: Array, x: Array, line: Sequence[Array]) -> Array:
     return out
 
 
+def read_over(place: Tensor) -> tuple[Expr | Array, Array] | None:
+    """What holds a gradient that nobody else has, on whose storage `place` is, and the array in its
+    memory, over which it may be read and written by channels; None where that is not to be."""
+    s = place._storage
+    source = s.deferred and s.awaited()
+    if source is None:
+        return place._skimp_array(), place._skimp_writable()
+    if source.shape != shape_of(place) or source.dtype != place._dtype.np:
+        return None
+    passed = rectified(source)
+    if passed is not None and passed.by_channel() is None:  # another gate may not be read over
+        return None
+    return (source, place._skimp_writable()) if s.give_way(source) else None
+
+
 def back_of_rows(
-    g: Tensor, x: Tensor, mean: Array, rstd: Array, weight: Array | None, given: bool, into: Array
+    source: Expr | Array,
+    x: Tensor,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    given: bool,
+    into: Array,
 ) -> tuple[Array, Array]:
-    """The gradients of weight and bias, of images whose channels are rows; that of these is
-    written to `into`, of the working type."""
+    """The gradients of weight and bias, of images whose channels are rows, by what holds that of
+    the result; that of these is written to `into`, of the working type, perhaps over the former."""
     made: tuple[Array, Array] | None
-    values, source = x._skimp_array(), _source(g)
+    values = x._skimp_array()
     numbers = values, mean, rstd, weight, given
     if isinstance(source, np.ndarray) and _in_place(source, values, into):
         made = quietly(channels_compiled.normed_back, source, *numbers, into)
@@ -303,7 +324,7 @@ def gradient_rows(
     """The sums of g and of g * x for each row, (2, n, channels), the latter of g * (x - mean) where
     means are far `apart`; and g's values: if g is deferred, it is made once and they are in `into`,
     of the working type."""
-    source = _source(g)
+    source = elements_of(g)
     passed = rectified(source) if source.dtype == into.dtype else None
     return _gradient_rows(source, passed, x._skimp_array(), mean, apart, into)
 
@@ -382,7 +403,8 @@ def _groups(careful: Array, flat: Array) -> list[Array]:
     return [marked[i : i + step] for i in range(0, len(marked), step)]
 
 
-def _source(t: Tensor) -> Expr | Array:
+def elements_of(t: Tensor) -> Expr | Array:
+    """What holds the elements of images, expression or array."""
     own = t._np
     return own if own is not None and own.size < _DIRECT else source_of(t, in_order=True)[0]
 

@@ -15,8 +15,9 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, leaf_of, whole
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.rematerialize import reads_whole
+from skimp._engine.memory.rematerialize import reads_whole, way_back
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels, conv_onednn
@@ -155,18 +156,28 @@ def _with_input(
     shape: Ints, g: Any, input: Any, weight: Any, kernels: Array, sums: Any, form: _Form
 ) -> Tensor:
     """The input's gradient, and those of weight and bias where these are to be: at once, or one
-    after the other, with the same bits, where there is no room for that."""
+    after the other, with the same bits, where the input may go before there is its gradient: as
+    what is made again for this may, or as there is no room for both."""
     window = form.window
     places = g._skimp_array().reshape(form.places)
+    own = input._storage
+    way = way_back(own)
     images = input._skimp_array().reshape(form.images)
     turned = weight._skimp_array().reshape(form.kernels)
-    room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
-    has_room = host.fits(room) or host.relieve(room)
-    if has_room or not conv_onednn.weights(places, images, kernels, window, sums):
+    if way is None:
+        room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
+        at_once = host.fits(room) or host.relieve(room)
+    else:
+        at_once = images.nbytes < POOLED
+        if host.budget is not None:
+            way.let_go()
+    if at_once or not conv_onednn.weights(places, images, kernels, window, sums):
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
     else:
-        del images  # the input may go before there is its gradient
+        del images
+        if way is not None:
+            own.go_back(way)
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
         if conv_onednn.adjoint(places, turned, None, target, window):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.last_reader import in_place_of
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, hidden
@@ -90,7 +91,9 @@ def _batch_back(
     if not (modes.state.grad or g0._hollow) and (training or affine):
         images = in_sums_order(input)
         if channel_sums.has_rows(images):
-            return _batch_back_in_rows(g0, images, weight, *given, None if training else eps)
+            plain = g0._np is None and g0._dtype is input._dtype and channel_sums.has_rows(g0)
+            place = in_place_of(g0) if plain and g0._dtype in dtypes.FLOATING else None
+            return _batch_back_in_rows(g0, images, weight, *given, None if training else eps, place)
         if training and channel_places.lie_last(images):
             return _batch_back_of_places(g0, images, weight, result1, result2)
     if not modes.state.grad:
@@ -143,10 +146,17 @@ def in_sums_order(input: Any) -> Any:
 
 
 def _batch_back_in_rows(
-    g0: Any, input: Any, weight: Any, mean: Any, spread: Any, eps: float | None
+    g0: Any,
+    input: Any,
+    weight: Any,
+    mean: Any,
+    spread: Any,
+    eps: float | None,
+    place: Any,
 ) -> Any:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c, which
-    is g * a where statistics are given. `spread` as `_batch_back_of_few` has it."""
+    is g * a where statistics are given. `spread` as `_batch_back_of_few` has it; `place`: that of a
+    gradient which nobody else has, and over which dx may be written."""
     centre, rstd, scale = [_numbers(t) for t in (mean, spread, weight)]
     assert centre is not None
     assert rstd is not None
@@ -157,9 +167,15 @@ def _batch_back_in_rows(
     if x is not None and g is not None and x.dtype == g.dtype:
         made = quietly(channel_sums.back_of_small, g, x, centre, rstd, scale, given)
         return [fresh(each, input._dtype) for each in made]
-    # first: a gradient that waits is not to be made for room that is asked for while it is read
-    dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
-    dw, db = channel_sums.back_of_rows(g0, input, centre, rstd, scale, given, into)
+    _held = input._skimp_array()
+    over = None if place is None else channel_sums.read_over(place)
+    if over is not None:
+        dx, (source, into) = place, over
+    else:
+        # first: a gradient that waits is not to be made for room that is asked for while it is read
+        dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
+        source = channel_sums.elements_of(g0)
+    dw, db = channel_sums.back_of_rows(source, input, centre, rstd, scale, given, into)
     return dx, _vector(dw), _vector(db)
 
 
