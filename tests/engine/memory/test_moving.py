@@ -100,6 +100,24 @@ def test_scattered_pages_serve_a_large_block(monkeypatch: Any) -> None:
 
 
 @MOVES
+def test_a_block_begins_with_free_pages_beside_addresses(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    blocks = [take(pool, MIB) for _ in range(8)]
+    for i in range(8):
+        blocks[i].fill(i)
+    for i in (7, 3, 1):
+        drop(pool, blocks.pop(i))
+    moved: list[int] = []
+    move = allocator.move
+    monkeypatch.setattr(allocator, "move", lambda *to: moved.append(to[3]) or move(*to))
+    large = take(pool, 3 * MIB)
+    large.fill(255)
+    assert sum(moved) == 2 * MIB  # the third one is where they go
+    assert (pool.reserved, pool.cached) == (8 * MIB, 0)
+    assert [int(a.min()) for a in blocks] == [int(a.max()) for a in blocks] == [0, 2, 4, 5, 6]
+
+
+@MOVES
 def test_without_a_bound_pages_move_where_much_is_free() -> None:
     """Gradients of growing sizes, as in a DenseNet's backward: none finds a free place that is
     large enough. By the mappings alone they would hold a half more than is used.

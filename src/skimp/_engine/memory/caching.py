@@ -388,7 +388,11 @@ class Pool:
 
     def _others(self) -> int:
         """Bytes that owners have from elsewhere, and that a limit bounds too."""
-        return max(self._ledger.allocated - self.asked.current, 0)
+        if self._ended or self._left:
+            self._take_back()
+        asked, ledger = self._asked, self._ledger
+        more = ledger.total - ledger.freed - asked.allocated + asked.freed
+        return more if more > 0 else 0
 
     @property
     def overhead(self) -> int:

@@ -32,7 +32,8 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
     """
     if len(segment.seams) > MANY:
         renew(segment, left)
-    there = sum([end - start for start, end, warm in list(segment.ranges) if warm])
+    ranges = list(segment.ranges)
+    there = sum([end - start for start, end, warm in ranges if warm and end - start >= LEAST])
     if there < least or not segment.moves or len(segment.seams) > MANY:
         return False
     sources: list[Claim] = []
@@ -86,11 +87,17 @@ def renew(segment: Segment, left: deque[Claim]) -> None:
 
 
 def _leave(segment: Segment, claim: Claim) -> None:
-    """A place that may have some pages by now is free again, and has none."""
+    """A place that may have some pages by now is free again, and has none; or all, where none can
+    be given back.
+    """
+    held = segment.held
     if claim.segment is segment:
-        allocator.discard(segment.buffer, claim.start, claim.start + claim.size)
-        segment.held.freed = segment.held.freed + claim.size - claim.cold  # one step with the next
-        claim.cold = claim.size
+        if allocator.discard(segment.buffer, claim.start, claim.start + claim.size):
+            held.freed = held.freed + claim.size - claim.cold  # one step with the next line
+            claim.cold = claim.size
+        else:
+            held.allocated = held.allocated + claim.cold  # one step with the next line
+            claim.cold, claim.warm = 0, True
         segment.put(claim)
     claim.cold, claim.warm = 0, True
 
