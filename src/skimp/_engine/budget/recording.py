@@ -240,14 +240,11 @@ class _Repeated(recipes.Recipe):
         args = [*self.args]
         for i in self.holes:
             a = args[i]
-            if type(a) is _Slot:
-                source, layout, dtype = a
-                args[i] = wrap(given[source], layout, dtype)
-            else:
-                args[i] = _filled(a, given)
-        if not self.kwargs:
-            return self.run_it(*args)
-        return self.run_it(*args, **{k: _filled(a, given) for k, a in self.kwargs.items()})
+            args[i] = wrap(given[a[0]], a[1], a[2]) if type(a) is _Slot else _filled(a, given)
+        words = self.kwargs
+        if words:
+            words = {k: _filled(a, given) for k, a in words.items()}
+        return self.run_it(*args, **words)
 
 
 def _repeated(
