@@ -67,9 +67,7 @@ NAME = re.compile(r"\b[A-Za-z_]\w*_\w+|\b\w+\.py\b")
 NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
 
 
-@pytest.mark.parametrize(
-    "note", sorted((ROOT / "docs" / "notes").glob("*.md")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("note", NOTES, ids=lambda p: p.name)
 def test_names_on_the_notes_exist(note: Path) -> None:
     """Files and names with an underscore, where the notes set them as code."""
     text = re.sub(r"^```.*?^```", "", note.read_text(), flags=re.MULTILINE | re.DOTALL)

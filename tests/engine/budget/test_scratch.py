@@ -14,7 +14,7 @@ import skimp as torch
 from skimp._engine.budget import telling
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.reduction import source_of
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.rows import map_rows
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host

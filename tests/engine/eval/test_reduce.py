@@ -12,9 +12,10 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from skimp._engine.eval import reduce as reductions, reducers
+from skimp._engine.eval import reader, reduce as reductions, reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
-from skimp._engine.eval.reduce import map_rows, reduce
+from skimp._engine.eval.reduce import reduce
+from skimp._engine.eval.rows import map_rows
 from skimp._kernels import compiled
 from skimp.config import config
 from tests.support.peaks import peak_of
@@ -329,7 +330,7 @@ def test_many_results_are_not_held_twice(how: Any) -> None:
 def test_no_thread_is_woken_for_rows_that_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        reductions, "share", lambda work, threads, helping: asked.append(threads) or work()
+        reader, "share", lambda work, threads, helping: asked.append(threads) or work()
     )
     for shape in ((1, 100), (2, 50)):
         with config.using(threads=3, threads_from=0):

@@ -15,7 +15,8 @@ from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf, walk
-from skimp._engine.eval.run import boxes, evaluate, evaluate_many, threads_for
+from skimp._engine.eval.reader import boxes
+from skimp._engine.eval.run import evaluate, evaluate_many, threads_for
 from skimp.config import config
 from tests.support.frames import frames_of
 

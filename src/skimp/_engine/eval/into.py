@@ -11,7 +11,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Array, Expr, Leaf, Whole
 from skimp._engine.eval.make import ITEM
 from skimp._engine.eval.program import steps_of
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.rows import map_rows
 from skimp._engine.eval.run import evaluate, observed, operand, threads_for
 from skimp._kernels import bare, copies
 from skimp._kernels.scratch import give, take

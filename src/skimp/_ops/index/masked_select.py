@@ -16,7 +16,8 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.positions import bits
-from skimp._engine.eval.run import Reader, prepare_runs, threads_for
+from skimp._engine.eval.reader import Reader, prepare_runs
+from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes

@@ -1,4 +1,4 @@
-"""Along a dim where an index tells: scatter, scatter_add, scatter_reduce write, gather reads."""
+"""Along a dim where an index tells: scatter and scatter_add write, gather reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from skimp._engine.dispatch.view_forms import held_array, small_array
 from skimp._engine.eval.positions import bits, first_outside
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import bare, compiled
 from skimp._kernels.order import farthest
@@ -47,14 +46,14 @@ def check_inside(index: Array, dim: int, n: int) -> None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
 
 
-def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> None:
+def check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> None:
     check_index_dtype("scatter", index)
     if src is not None and src._dtype is not input._dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     outs.check_no_overlap(input, (index,) if src is None else (index, src))
     if not index.numel():
         return
-    own, have = _sizes(index), _sizes(input)
+    own, have = sizes_of(index), sizes_of(input)
     if len(own) != len(have):
         raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
     if src is None:
@@ -64,7 +63,7 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
                 f"apart from dimension {dim}"
             )
         return
-    given = _sizes(src)
+    given = sizes_of(src)
     if len(own) != len(given):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     beyond = any(n > m for d, (n, m) in enumerate(zip(own, have, strict=True)) if d != dim)
@@ -75,7 +74,7 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
         )
 
 
-def _sizes(t: Tensor) -> tuple[int, ...]:
+def sizes_of(t: Tensor) -> tuple[int, ...]:
     return tuple(t.shape) or (1,)
 
 
@@ -123,7 +122,7 @@ def small_places(x: Array, dim: Any, index: Any) -> Array | None:
     return found
 
 
-def _small_source(x: Array, places: Array, src: Any) -> Array | None:
+def small_source(x: Array, places: Array, src: Any) -> Array | None:
     """The elements of `src`, of the type of `x`, for as many places, in C order."""
     values = small_array(src) if type(src) is Tensor else None
     if values is None or values.dtype != x.dtype or values.shape != places.shape:
@@ -167,7 +166,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     dim = layouts.normalize_dim(dim, input.ndim)
     check_index_dtype("gather", index)
     if index.numel():
-        own, have = _sizes(index), _sizes(input)
+        own, have = sizes_of(index), sizes_of(input)
         if len(own) != len(have):
             raise RuntimeError(
                 "Index tensor must have the same number of dimensions as input tensor"
@@ -183,7 +182,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     result, target = blank(tuple(index.shape), input._dtype, None, (input, index))
     if target.size:
         where = index._skimp_array()
-        check_inside(where, dim, _sizes(input)[dim])
+        check_inside(where, dim, sizes_of(input)[dim])
         read_along(bits(target), bits(input._skimp_array()), dim, where)
     return result
 
@@ -208,7 +207,7 @@ def _small_scatter(
             return True
     places = small_places(x, dim, index)
     if places is not None and values is None:
-        values = _small_source(x, places, src)
+        values = small_source(x, places, src)
     if places is None or values is None:
         return False
     x.ravel()[places.ravel()] = values
@@ -238,7 +237,7 @@ def scatter(
     if src is None:
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
     dim = layouts.normalize_dim(dim, input.ndim)
-    _check_scatter(input, dim, index, src if isinstance(src, Tensor) else None)
+    check_scatter(input, dim, index, src if isinstance(src, Tensor) else None)
     if reduce is not None and reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if input._hollow:
@@ -250,15 +249,17 @@ def scatter(
 
 
 def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
-    """The gradient of the values: zero where src is larger than index (PyTorch leaves that
-    undefined).
-    """
+    """The gradient of the values."""
     if shape == ():
         return None if g.ndim else g
-    found = g.gather(dim, index)
-    if tuple(found.shape) == tuple(shape):
+    return padded(g.gather(dim, index), tuple(shape))
+
+
+def padded(found: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Zeros where a source is larger than the index (PyTorch leaves that undefined)."""
+    if tuple(found.shape) == shape:
         return found
-    whole = g.new_zeros(tuple(shape))
+    whole = found.new_zeros(shape)
     whole[tuple([slice(0, n) for n in found.shape])] = found
     return whole
 
@@ -277,7 +278,7 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
     target = input._skimp_writable()
     if where.size == 0:
         return
-    check_inside(where, dim, _sizes(input)[dim])
+    check_inside(where, dim, sizes_of(input)[dim])
     write_along(target, dim, where, source, ufunc)
 
 
@@ -288,7 +289,7 @@ def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
     if loops is not None and loops.added_along(x, dim, index._np, src._np):
         return True
     places = None if is_half(x) else small_places(x, dim, index)
-    values = None if places is None else _small_source(x, places, src)
+    values = None if places is None else small_source(x, places, src)
     if places is None or values is None:
         return False
     np.add.at(x.ravel(), places.ravel(), values)
@@ -307,193 +308,9 @@ def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     """Add `src` where `index` tells along `dim`, every repetition of a place."""
     dim = layouts.normalize_dim(dim, input.ndim)
-    _check_scatter(input, dim, index, src)
+    check_scatter(input, dim, index, src)
     if not input._hollow:
         _write(input, dim, index, src._skimp_array(), np.add)
-
-
-# -- scatter_reduce -------------------------------------------------------------------------------
-
-
-def identity(reduce: str, dtype: dtypes.dtype) -> Any:
-    """The number that a reduction starts from where the target's own value doesn't count."""
-    if reduce in ("sum", "mean"):
-        return constant(0, dtype)
-    if reduce == "prod":
-        return constant(1, dtype)
-    if dtype is dtypes.bool:
-        return constant(reduce == "amin", dtype)
-    low = reduce == "amax"
-    if dtype.category == dtypes.INT:
-        info = np.iinfo(dtype.np)
-        return constant(info.min if low else info.max, dtype)
-    return constant(-np.inf if low else np.inf, dtype)
-
-
-def divided(target: Array, count: Array) -> None:
-    """target / count in place: integers round down, half types divide in float32."""
-    if target.dtype.kind in "iu":
-        np.floor_divide(target, count, out=target, casting="unsafe")
-    elif target.dtype.kind == "c" or target.dtype.itemsize > 2:
-        bare.divide(target, count, out=target, casting="unsafe")
-    else:
-        target[...] = (target.astype(np.float32) / count).astype(target.dtype)
-
-
-def _check_reduce(reduce: str) -> None:
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
-        )
-
-
-def _reduce_back(
-    g: Tensor,
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    reduce: str,
-    include_self: bool,
-    result: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """PyTorch's scatter_reduce_backward: sums, shares of equal extremes, products without dividing
-    by zero.
-    """
-    own, other = _REDUCE_BACK[reduce](_Along(dim, index, include_self), g, input, src, result)
-    if not include_self:
-        own = own.scatter(dim, index, 0)
-    return own, _padded(other, tuple(src.shape))
-
-
-def _padded(found: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if tuple(found.shape) == shape:
-        return found
-    whole = found.new_zeros(shape)
-    whole[tuple([slice(0, n) for n in found.shape])] = found
-    return whole
-
-
-class _Along:
-    """scatter and gather as a derivative of scatter_reduce uses them; index_reduce has its own."""
-
-    def __init__(self, dim: int, index: Tensor, include_self: bool) -> None:
-        self.dim, self.index, self.include_self = dim, index, include_self
-
-    def read(self, t: Any) -> Any:
-        return t.gather(self.dim, self.index)
-
-    def add(self, t: Any, src: Any) -> Any:
-        return t.scatter_add(self.dim, self.index, src)
-
-    def part(self, src: Any) -> Any:
-        """The part of src that the index reaches."""
-        if tuple(src.shape) == tuple(self.index.shape):
-            return src
-        return src[tuple([slice(0, n) for n in self.index.shape])]
-
-    def reduced(self, t: Any, src: Any, reduce: str) -> Any:
-        return t.scatter_reduce(self.dim, self.index, src, reduce, include_self=self.include_self)
-
-
-def sum_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
-    return g, how.read(g)
-
-
-def mean_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
-    src = how.part(src)
-    count = how.add(
-        g.new_ones(g.shape) if how.include_self else g.new_zeros(g.shape), src.new_ones(src.shape)
-    )
-    count = count.masked_fill(count == 0, 1)
-    share = g / count
-    return share, how.read(share)
-
-
-def extreme_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
-    src = how.part(src)
-    own = (input == result).to(g.dtype)
-    theirs = (src == how.read(result)).to(g.dtype)
-    share = g / how.add(own, theirs)
-    return share * own, how.read(share) * theirs
-
-
-def prod_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
-    src = how.part(src)
-    nonzero_self = input.masked_fill(input == 0, 1)
-    own = g * how.reduced(nonzero_self, src, "prod") / nonzero_self
-    zero = src == 0
-    zeros = how.read(how.add(input.new_zeros(input.shape), zero.to(input.dtype)))
-    single = (zero.to(g.dtype) * (zeros == 1).to(g.dtype)) != 0
-    without = how.reduced(input, src.masked_fill(single, 1), "prod")
-    product = how.read(g * result) / src.masked_fill(zero, 1)
-    return own, how.read(g * without).where(single, product)
-
-
-_REDUCE_BACK: dict[str, Any] = {
-    "sum": sum_back,
-    "mean": mean_back,
-    "amax": extreme_back,
-    "amin": extreme_back,
-    "prod": prod_back,
-}
-REDUCE_BACK = _REDUCE_BACK
-
-
-def _small_scatter_reduce(
-    x: Array, dim: int, index: Tensor, src: Any, reduce: str, *, include_self: bool = True
-) -> bool:
-    if reduce not in _REDUCE_BACK or x.dtype.char not in "fdl" or type(include_self) is not bool:
-        return False
-    places = small_places(x, dim, index)
-    values = None if places is None else _small_source(x, places, src)
-    if places is None or values is None:
-        return False
-    flat, at = x.reshape(-1), places.reshape(-1)
-    if not include_self:
-        flat[at] = identity(reduce, dtypes.FROM_NUMPY[x.dtype])
-    UFUNCS[reduce].at(flat, at, values)
-    if reduce == "mean":
-        counts = bare.bincount(at, minlength=x.size) + int(include_self)
-        divided(flat, bare.maximum(counts, 1))
-    return True
-
-
-@writer(
-    fast=_small_scatter_reduce,
-    rule=Rule("ScatterReduceBackward0", {("input", "src"): _reduce_back}),
-    batch=batching.places.by_index,
-)
-def scatter_reduce(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> None:
-    """Reduce `src` into the places that `index` tells along `dim`; `include_self`: their own
-    values count too.
-    """
-    dim = layouts.normalize_dim(dim, input.ndim)
-    _check_reduce(reduce)
-    _check_scatter(input, dim, index, src)
-    if input._dtype.is_complex and reduce in ("amax", "amin"):
-        raise no_kernel("scatter_reduce", input._dtype, RuntimeError)
-    if input._dtype is dtypes.bool and reduce == "mean":
-        raise NotImplementedError(
-            "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'"
-        )
-    if input._hollow:
-        return
-    where = index._skimp_array()
-    target = input._skimp_writable()
-    if where.size == 0:
-        return
-    check_inside(where, dim, _sizes(input)[dim])
-    source = src._skimp_array()
-    if not include_self:
-        write_along(target, dim, where, identity(reduce, input._dtype))
-    write_along(target, dim, where, source, UFUNCS[reduce])
-    if reduce == "mean":
-        count = np.full(target.shape, int(include_self), np.int64)
-        write_along(count, dim, where, np.ones((), np.int64), np.add)
-        divided(target, bare.maximum(count, 1))
 
 
 SAYS = """\

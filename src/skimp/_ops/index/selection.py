@@ -24,7 +24,8 @@ from skimp._kernels.rows import add_rows, add_slices, are_distinct
 from skimp._ops import batching
 from skimp._ops.index.along import is_half, read_along, write_along
 from skimp._ops.index.masks import small_number
-from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity
+from skimp._ops.index.scatter import UFUNCS
+from skimp._ops.index.scatter_reduce import REDUCE_BACK, divided, identity
 from skimp._ops.index.writers import writer
 from skimp.config import config
 
@@ -47,7 +48,7 @@ def _at(dim: int, where: Array) -> Any:
     return (*[slice(None)] * dim, where)
 
 
-def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
+def _along(dim: int, index: Array, shape: tuple[int, ...]) -> Array:
     """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing
     is written).
     """
@@ -172,7 +173,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if target.size:
         source = bits(input._skimp_array())
         if not take_slices(bits(target), source, dim, where):
-            read_along(bits(target), source, dim, _along(source, dim, where, target.shape))
+            read_along(bits(target), source, dim, _along(dim, where, target.shape))
     return result
 
 
@@ -295,7 +296,7 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
         for k, i in enumerate(where):
             ufunc(rows[i], slices[k], out=rows[i])
         return
-    write_along(target, dim, _along(target, dim, where, values.shape), values, ufunc)
+    write_along(target, dim, _along(dim, where, values.shape), values, ufunc)
 
 
 def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:

@@ -301,7 +301,7 @@ POLAR = Pointwise(
 )
 
 
-def _check_complex_out(name: str, made: tuple[Any, Any], out: Tensor | None) -> None:
+def _check_complex_out(made: tuple[Any, Any], out: Tensor | None) -> None:
     if out is None or not all([isinstance(t, Tensor) for t in made]):
         return
     want = _complex_types(made)[1]
@@ -314,13 +314,13 @@ def _check_complex_out(name: str, made: tuple[Any, Any], out: Tensor | None) -> 
 
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + 1j * imag."""
-    _check_complex_out("complex", (real, imag), out)
+    _check_complex_out((real, imag), out)
     return call(COMPLEX_OF_PARTS, (real, imag), (), out)
 
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex number of this absolute value and angle."""
-    _check_complex_out("polar", (abs, angle), out)
+    _check_complex_out((abs, angle), out)
     return call(POLAR, (abs, angle), (), out)
 
 

@@ -160,7 +160,6 @@ _ENDS: dict[dtypes.dtype, tuple[float, float, tuple[type, ...]]] = {
     **{d: (np.iinfo(d.np).min - 1, np.iinfo(d.np).max + 1, (int,)) for d in dtypes.INTEGRAL},
 }
 _FAR: tuple[float, float, tuple[type, ...]] = (-INT64_END, INT64_END, (int, float))
-_CLAMPED = dtypes.FLOATING | dtypes.INTEGRAL
 
 
 def _numbers(dtype: dtypes.dtype, min: Any, max: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.eval.expr import Expr
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.rows import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout

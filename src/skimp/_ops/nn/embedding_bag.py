@@ -204,7 +204,7 @@ def _bagged(
         rows, bag = rows.index_select(0, keep), bag[inside]
     counts = bare.bincount(bag, minlength=bags)
     if mode == "max":
-        return _highest(rows, bag, counts)
+        return _highest(rows, counts)
     total = _summed(rows, fresh(counts.astype(np.int64, copy=False), dtypes.int64), len(bag))
     if mode == "mean":
         if behind and bags and added:  # which are not added, but counted
@@ -235,7 +235,7 @@ def _bag_of_each(counts: Any, n: int) -> Any:
     return fresh(np.repeat(np.arange(len(many)), many), dtypes.int64)
 
 
-def _highest(rows: Any, bag: Array, counts: Array) -> Any:
+def _highest(rows: Any, counts: Array) -> Any:
     """The largest element of each column of each bag (zeros for empty bags): gathered, so
     gradients find their rows."""
     values = rows.detach()._skimp_array()

@@ -16,7 +16,7 @@ from skimp._kernels.order import farthest
 from skimp._ops.nn.reduction import check_reduction, loss
 
 
-def _shape(name: str, input: Any) -> tuple[int, int]:
+def _shape(input: Any) -> tuple[int, int]:
     """(rows, classes) of a vector or a matrix of scores."""
     if (
         input.ndim > 2
@@ -58,7 +58,7 @@ def multi_margin_loss(
     fit.
     """
     check_reduction(reduction)
-    n, classes = _shape("multi_margin_loss", input)
+    n, classes = _shape(input)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if target.ndim > 1 or target.numel() != n:
@@ -107,7 +107,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     Raises: RuntimeError for shapes and classes that don't fit.
     """
     check_reduction(reduction)
-    n, classes = _shape("multilabel_margin_loss", input)
+    n, classes = _shape(input)
     if target._dtype is not dtypes.int64:
         found = promotion.scalar_type_name(target._dtype)
         raise RuntimeError(f"expected scalar type Long but found {found}")

@@ -29,7 +29,7 @@ def _amounts(pad: Any, ndim: int) -> list[tuple[int, int]]:
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
 
 
-def _sizes(shape: Ints, amounts: list[tuple[int, int]], pad: Any) -> Ints:
+def _sizes(shape: Ints, amounts: list[tuple[int, int]]) -> Ints:
     sizes = tuple([n + a + b for n, (a, b) in zip(shape, amounts, strict=True)])
     for dim, n in enumerate(sizes):
         if n < 0:
@@ -93,7 +93,7 @@ def _frame(
             f"length is {len(pad)} while the input has {len(shape)} dimensions."
         )
     amounts = _amounts(pad, len(shape))
-    sizes = _sizes(shape, amounts, pad)
+    sizes = _sizes(shape, amounts)
     cuts: list[tuple[int, int, int]] = []
     inner: list[slice] = []
     for dim, ((before, after), n) in enumerate(zip(amounts, shape, strict=True)):

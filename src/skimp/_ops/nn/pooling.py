@@ -18,7 +18,7 @@ from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import KNOWN
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
-from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.rows import map_rows
 from skimp._engine.memory import copies as told, layout as layouts, layout_views
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.checks import no_kernel

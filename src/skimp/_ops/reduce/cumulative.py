@@ -1,4 +1,4 @@
-"""Running results along a dim: cumsum, cumprod, cummax, cummin, logcumsumexp, diff."""
+"""Running results along a dim: cumsum, cumprod, cummax, cummin, diff."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, NAMESPACES, hidden, move, rowwise
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.positions import in_boxes
@@ -27,7 +27,7 @@ from skimp._ops.reduce import small, small_order
 
 _BLOCK = 1 << 16
 # PyTorch's accumulator types on the CPU: twice as wide.
-_WIDE = {
+WIDE = {
     dtypes.float16: np.float32, dtypes.bfloat16: np.float32, dtypes.float32: np.float64,
     dtypes.complex64: np.complex128,
 }  # fmt: skip
@@ -67,7 +67,7 @@ def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -
         in_boxes(source.shape[1:], work, max(1, _BLOCK // min(n, _BLOCK)))
 
 
-def _with(ufunc: Any) -> Step:
+def steps_of(ufunc: Any) -> Step:
     def step(block: Array, carry: Any) -> Array:
         if carry is not None:
             block[0] = ufunc(carry, block[0])
@@ -93,7 +93,7 @@ def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
         return meta.like(input, kind)
     result, target = blank(tuple(input.shape), kind, None, (input,))
     if target.size:
-        scan(input._skimp_array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
+        scan(input._skimp_array(), target, dim, WIDE.get(kind, kind.np), steps_of(ufunc))
     return result
 
 
@@ -163,12 +163,12 @@ def _small(ufunc: Any) -> Any:
             return fresh(ufunc.accumulate(x, dim, np.int64), dtypes.int64)
         if input._dtype not in dtypes.FLOATING:
             return None
-        return fresh(_in_doubles(ufunc, x, dim), input._dtype)
+        return fresh(in_doubles(ufunc, x, dim), input._dtype)
 
     return fast
 
 
-def _in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
+def in_doubles(ufunc: Any, x: Array, dim: int) -> Array:
     """Running results of floats, which are made wide first: sooner than as it goes."""
     found: Array = ufunc.accumulate(x.astype(np.float64, copy=False), dim)
     return found.astype(x.dtype, copy=False)
@@ -340,119 +340,6 @@ _extremes(
     "The smallest element so far along a dim and where it is (the last of several).\n\n"
     "Dtypes: bool, integers and floating point.",
 )
-
-
-# -- logcumsumexp ---------------------------------------------------------------------------------
-
-
-def _log_add_step(block: Array, carry: Any) -> Array:
-    if block.dtype.kind == "c":
-        return _complex_log_add(block, carry)
-    return _with(np.logaddexp)(block, carry)
-
-
-def _complex_log_add(block: Array, carry: Any) -> Array:
-    """One row after the other: the larger part is taken out, as in logaddexp."""
-    for k in range(len(block)):
-        if carry is not None:
-            high = bare.where(carry.real >= block[k].real, carry, block[k])
-            low = bare.where(carry.real >= block[k].real, block[k], carry)
-            both = high + bare.log1p(bare.exp(low - high))
-            block[k] = bare.where(np.isneginf(high.real), high, both)
-        carry = block[k].copy()
-    return block
-
-
-def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """exp(input) times the sums of g / exp(result) to come."""
-    if input.ndim == 0:
-        return g
-    if input.dtype.is_complex:
-        ahead = (g.log() - result.conj()).flip(dim).logcumsumexp(dim).flip(dim)
-        return (ahead + input.conj()).exp()
-    return _shares_to_come(g, input, result, dim)
-
-
-def _by_signs(g: Any, less: Any, more: Any, sums: Any) -> Any:
-    """exp(more) times sums of g exp(-less), in logarithms: g > 0 and g < 0 apart."""
-    size = g.abs().log() - less
-    parts = [
-        (sums(size.masked_fill(kept.logical_not(), float("-inf"))) + more).exp()
-        for kept in (g > 0, g < 0)
-    ]
-    return parts[0] - parts[1]
-
-
-def _to_come(g: Any, input: Any, total: Any, dim: int) -> Any:
-    return _shares_to_come(g, input, total, dim)
-
-
-def _so_far(g: Any, input: Any, total: Any, dim: int) -> Any:
-    return _shares_so_far(g, input, total, dim)
-
-
-@hidden(
-    rule=Rule(
-        "LogcumsumexpBackwardBackward0",
-        grad=_so_far,
-        input=lambda g, grad, input, total, dim: g * _to_come(grad, input, total, dim),
-        total=lambda g, grad, input, total, dim: -grad * _so_far(g, input, total, dim),
-    )
-)
-def _shares_to_come(grad: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
-    """sum over j >= i of grad[j] exp(input[i] - total[j])."""
-    made: Tensor = _by_signs(grad, total, input, lambda t: t.flip(dim).logcumsumexp(dim).flip(dim))
-    return made
-
-
-@hidden(
-    rule=Rule(
-        "LogcumsumexpBackwardBackward0",
-        v=_to_come,
-        input=lambda g, v, input, total, dim: v * _to_come(g, input, total, dim),
-        total=lambda g, v, input, total, dim: -g * _so_far(v, input, total, dim),
-    )
-)
-def _shares_so_far(v: Tensor, input: Tensor, total: Tensor, dim: int) -> Tensor:
-    """sum over i <= j of v[i] exp(input[i] - total[j]): the tangent of the total."""
-    made: Tensor = _by_signs(v, -input, -total, lambda t: t.logcumsumexp(dim))
-    return made.masked_fill(total == float("-inf"), 0)
-
-
-def _small_log(input: Tensor, dim: int) -> Tensor | None:
-    x = small.floats(input)
-    if x is None or type(dim) is not int or not -x.ndim <= dim < x.ndim:
-        return None
-    return fresh(_in_doubles(np.logaddexp, x, dim), input._dtype)
-
-
-@rowwise(
-    out="same",
-    overlap="aligned",
-    fast=_small_log,
-    rule=Rule("LogcumsumexpBackward0", input=_log_back),
-    batch=batching.dims.by_dims("dim"),
-)
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """The logarithm of the running sum of the exponentials along a dim.
-
-    Dtypes: floating point and complex numbers.
-    """
-    if input._dtype.category < dtypes.FLOAT:
-        raise no_kernel("logcumsumexp_out_cpu", input._dtype)
-    dim = layouts.normalize_dim(dim, input.ndim)
-    if input._hollow:
-        return meta.like(input)
-    result, target = blank(tuple(input.shape), input._dtype, None, (input,))
-    if target.size:
-        scan(
-            input._skimp_array(),
-            target,
-            dim,
-            _WIDE.get(input._dtype, input._dtype.np),
-            _log_add_step,
-        )
-    return result
 
 
 # -- diff -----------------------------------------------------------------------------------------

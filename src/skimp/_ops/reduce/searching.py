@@ -55,15 +55,15 @@ def searchsorted(
             "torch.searchsorted(): side and right can't be set to opposites, got side of left "
             "while right was True"
         )
-    values = _values_of(sorted_sequence, input)
+    values = _values_of(input)
     _check_sorter(sorted_sequence, sorter)
-    _check_rows(sorted_sequence, values, isinstance(input, Tensor))
+    _check_rows(sorted_sequence, values)
     _check_length(sorted_sequence, out_int32)
     order = None if sorter is None else sorter._skimp_array()
     return _search(sorted_sequence, values, right or side == "right", out_int32, order)
 
 
-def _values_of(sequence: Tensor, input: Any) -> Tensor:
+def _values_of(input: Any) -> Tensor:
     if isinstance(input, Tensor):
         return input
     dtype = promotion.scalar_dtype(input)
@@ -88,7 +88,7 @@ def _check_sorter(sequence: Tensor, sorter: Any) -> None:
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
 
-def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
+def _check_rows(sequence: Tensor, values: Tensor) -> None:
     if sequence.ndim == 0:
         raise RuntimeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
@@ -384,9 +384,7 @@ def isin(
             )
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin() received an invalid combination of arguments - got two numbers")
-    one, other = (
-        t if isinstance(t, Tensor) else _values_of(t, t) for t in (elements, test_elements)
-    )
+    one, other = (t if isinstance(t, Tensor) else _values_of(t) for t in (elements, test_elements))
     dtype = common([elements, test_elements])
     for kind in (one._dtype, other._dtype, dtype):
         if kind.is_complex or kind is dtypes.bool:

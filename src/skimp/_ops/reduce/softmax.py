@@ -20,7 +20,7 @@ from skimp._engine.dispatch.forms import export, hidden, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.reduce import is_one_block, map_rows
+from skimp._engine.eval.rows import is_one_block, map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn

@@ -58,7 +58,7 @@ def _place(view: Tensor, src: Tensor) -> None:
     view.copy_(src)
 
 
-def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
+def _scatters(label: str, view: Any, words: tuple[str, ...]) -> Rule:
     """The derivative of NAME_scatter: what the view covers goes to src, the rest to the input."""
     names = ", ".join(words)
     space: dict[str, Any] = {"view": view, "cleared": lambda g, *a: _cleared(g, view, a)}
@@ -91,7 +91,7 @@ def _only_function(name: str) -> None:
 @writer(
     row_major=None,
     overlap="alone",
-    rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index")),
+    rule=_scatters("SelectScatterBackward0", _select, ("dim", "index")),
     batch=batching.dims.writes_view("dim"),
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
@@ -102,7 +102,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
 @writer(
     row_major=None,
     overlap="alone",
-    rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
+    rule=_scatters("SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
     batch=batching.dims.writes_view("dim"),
 )
 def slice_scatter(
@@ -115,7 +115,7 @@ def slice_scatter(
 @writer(
     row_major=None,
     overlap="alone",
-    rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
+    rule=_scatters("DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
     batch=batching.dims.writes_view("dim1", "dim2"),
 )
 def diagonal_scatter(
