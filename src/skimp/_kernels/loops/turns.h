@@ -6,7 +6,7 @@
 
 enum {
     TURNS_FROM = 1 << 21,  /* bytes of a thread: less is all there anyway, */
-    TURNS_BELOW = 1 << 24, /* and of so many next to nothing */
+    TURNS_BELOW = 3 << 22, /* and of so many next to nothing */
     TURNS_BLOCK = 1 << 13  /* elements, each of which blocks is gone through forwards */
 };
 
