@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.ledger import host
+from tests.support.running import default_mode
 
 MIB = 1 << 20
 FEW = 1 << 15
@@ -172,3 +174,35 @@ def test_other_types_and_empty_parts() -> None:
         del parts, kept, x
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3 * np.abs(other).max())
+
+
+def peak_of(net: Net, name: str) -> int:
+    gauge = host.open_gauge()
+    before = host.allocated
+    PROGRAMS[name](net).backward()
+    host.close_gauge(gauge)
+    return gauge.peak - before
+
+
+@default_mode  # what is noted follows the mode
+@pytest.mark.parametrize("spill", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_loose_budget_holds_what_is_held_without_one(name: str, spill: bool) -> None:
+    peak_of(Net(skimp), name)  # what is loaded the first time
+    free = peak_of(Net(skimp), name)
+    with skimp.memory.budget(host.allocated + 128 * MIB, spill=spill):
+        within = peak_of(Net(skimp), name)
+    assert within <= free + FEW
+
+
+@default_mode
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_tight_budget_makes_again_what_stood_for_a_result(name: str) -> None:
+    free, base = step(skimp, name), host.allocated
+    peak = peak_of(Net(skimp), name)
+    evictions = counts.evictions
+    with skimp.memory.budget(base + peak * 7 // 8 + 2 * MIB, spill=False):
+        within = step(skimp, name)
+    assert counts.evictions > evictions
+    for one, other in zip(free, within, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -203,7 +203,7 @@ class Pointwise(Recipe):
         if self._whole:
             whole = [Leaf(given[i], array_of(given[i])) for i, array_of, _ in self._leaves]
             given.clear()
-            (kernel, args, dtype), = self._nodes
+            ((kernel, args, dtype),) = self._nodes
             return Whole(kernel, tuple([whole[a] for _, a in args]), self._shape, dtype)
         leaves = [_read(given[i], array_of, like) for i, array_of, like in self._leaves]
         given.clear()

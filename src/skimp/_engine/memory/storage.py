@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval import into, run
-from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, is_shared, Whole
+from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, is_shared
 from skimp._engine.interpreter import (
     HELD_BY_ARGUMENT,
     HELD_BY_ATTRIBUTE,

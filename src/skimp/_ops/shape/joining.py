@@ -91,9 +91,7 @@ def _joined_again(tensors_noted: list[Any], tensors_shape: Any, dim: int, result
     found = [_whole_or_free(*note.kept()) for note in tensors_noted]
     gone = [math.prod(s) for s, (t, _) in zip(tensors_shape, found, strict=True) if t is None]
     most = math.prod(shape) // 2 if host.budget is None else 0  # which has no recipe of a copy
-    if sum(gone) > most or any(
-        [t is not None and t._dtype is not dtype for t, _ in found]
-    ):
+    if sum(gone) > most or any([t is not None and t._dtype is not dtype for t, _ in found]):
         return None
     dim %= len(shape)
     source = result._skimp_array()
