@@ -135,7 +135,7 @@ def test_a_checkpoints_second_forward_keeps_one_tensor_too(name: str) -> None:
             loss.backward()
         return host.peak - before
 
-    assert peak(True) <= peak(False) + STATE
+    assert peak(True) <= peak(False) + STATE + 8  # and two numbers: the loss, its gradient
     assert peak(True, rematerialize_from=1 << 40) > peak(True) + 2.9 * MIB
 
 
