@@ -113,7 +113,7 @@ def test_a_layer_keeps_one_tensor(name: str) -> None:
     assert MIB <= graph <= MIB + FEW
     kept, most = held(name, rematerialize_from=1 << 40)
     assert kept - graph > 0.99 * MIB
-    assert peak <= most
+    assert peak <= most + 4  # the sum's gradient, one number, which an expression may still read
 
 
 @pytest.mark.parametrize("name", ["relu", "relu in place", "leaky_relu in place", "silu"])
@@ -135,7 +135,7 @@ def test_a_checkpoints_second_forward_keeps_one_tensor_too(name: str) -> None:
             loss.backward()
         return host.peak - before
 
-    assert peak(True) <= peak(False) + STATE
+    assert peak(True) <= peak(False) + STATE + 8  # and two numbers: the loss, its gradient
     assert peak(True, rematerialize_from=1 << 40) > peak(True) + 2.9 * MIB
 
 

@@ -51,6 +51,8 @@ def in_place_of(g: Tensor | None) -> Tensor | None:
     else:
         own = sys.getrefcount(base) == HELD_BY_VARIABLE + 1 and is_own(base, 2)
     layout = contiguous(tuple(g.shape))
+    if getattr(g._storage, "lent", None) is not None:  # what was saved, with another's bytes
+        return None
     if not own or numel(layout.shape) * g._dtype.itemsize != len(g._storage):
         return None
     return wrap(g._storage, layout, g._dtype)

@@ -15,16 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skimp._engine.eval.expr import (
-    COPY,
-    Expr,
-    Leaf,
-    Whole,
-    later,
-    lies_over,
-    place_of,
-    take_array,
-)
+from skimp._engine.eval.expr import COPY, Expr, Leaf, Whole, later, lies_over, place_of, take_array
 from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE, enters_uninterrupted
 from skimp._engine.interrupts import finalizer
 from skimp._engine.memory import call_site
@@ -107,10 +98,9 @@ class Way(NamedTuple):
                 take_array(leaf, place_of(leaf))
 
     def is_open(self) -> bool:
-        """Whether it gives the same bytes still, of what is there."""
+        """Whether it gives the same bytes still."""
         for s, version, unseen in self.sources:
-            there = s.block is not None and not s.exported
-            if not there or s.version != version or s.unseen != unseen:
+            if s.exported or s.version != version or s.unseen != unseen:
                 return False
         return True
 
@@ -219,7 +209,7 @@ class Rematerialized(Storage):
             if s is not None and s.block is not None:
                 return None  # which will lend it
             sources: set[Any] = {leaf.storage for leaf in expr.leaves}
-            if len([s for s in sources if len(s) * 2 > len(self)]) > 1:
+            if sum([len(s) * 2 > len(self) for s in sources]) > 1:
                 return None  # a sum, for instance
             return Way(expr, [(s, s.version, s.unseen) for s in sources])
 

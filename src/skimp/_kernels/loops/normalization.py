@@ -160,9 +160,9 @@ def normed_back(
     threads: Any,
 ) -> None:  # fmt: skip
     """out = the gradient of what `normed` has read, from that of its result, `over` which it may
-    be; dw, db = those of weight and bias. Of the former what passes (`passed`) by seen * slope + shift, with numbers for
-    each channel, if `seen` is given. `given`: mean and deviation were not x's own. By so many
-    threads."""
+    be; dw, db = those of weight and bias. Of the former what passes (`passed`) by seen * slope +
+    shift, with numbers for each channel, if `seen` is given. `given`: mean and deviation were not
+    x's own. By so many threads."""
     n = last - first
     if threads < 2:
         with cython.nogil:

@@ -146,13 +146,7 @@ def in_sums_order(input: Any) -> Any:
 
 
 def _batch_back_in_rows(
-    g0: Any,
-    input: Any,
-    weight: Any,
-    mean: Any,
-    spread: Any,
-    eps: float | None,
-    place: Any,
+    g0: Any, input: Any, weight: Any, mean: Any, spread: Any, eps: float | None, place: Any
 ) -> Any:
     """The same in two passes: for two sums of each channel, and for dx = g * a + x * b + c, which
     is g * a where statistics are given. `spread` as `_batch_back_of_few` has it; `place`: that of a
