@@ -289,9 +289,8 @@ class _Order:
         """
         self.reading = living
         waits = self.uses[id(one), 0] == 1 and _who(one, 0) is None
-        made = None
-        if not _written_to(one, living):
-            made = _made(one, self._given(one, dead), waits)
+        given = None if _written_to(one, living) else self._given(one, dead)
+        made = None if given is None else _made(one, given, waits)
         if made is None or _written_to(one, living):
             self._read_otherwise(dead)
             return
@@ -326,18 +325,20 @@ class _Order:
         finally:
             self.gives = True
 
-    def _given(self, one: Recipe, dead: list[Key]) -> list[Storage]:
+    def _given(self, one: Recipe, dead: list[Key]) -> list[Storage] | None:
         """What a recipe reads. What it reads last, nobody else holds from here on: its block may be
-        taken over, as it was at first.
+        taken over, as it was at first. None: another thread has begun to write to some of it.
         """
-        given = [self._source(source) for source in one.sources]
+        given = [s for source in one.sources if (s := self._source(source)) is not None]
+        if len(given) < len(one.sources):
+            return None
         for key in dead:
             self.uses[key] -= 1
             if not self.uses[key]:
                 self.made.pop(key, None)
         return given
 
-    def _source(self, source: recipes.Source) -> Storage:
+    def _source(self, source: recipes.Source) -> Storage | None:
         s = source.storage()
         if s is not None and recipes.has_bytes(s):
             return s
@@ -345,6 +346,8 @@ class _Order:
             return found[0]
         if s is not None and s.needs is not None:  # evicted meanwhile, though it was held: by force
             return s
+        if s is None and source.ref() in self.reading:  # others' bytes by now
+            return None
         raise RuntimeError("bytes that were to be made again can't be: a source is lost")
 
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:
