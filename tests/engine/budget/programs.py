@@ -1,6 +1,7 @@
-"""Random programs of views, writes, gradients and draws, run with and without a budget.
+"""Random programs of views, writes, gradients and draws, or with `--nets` nets that train, run with
+and without a budget.
 
-    python -m tests.engine.budget.programs --count 10000 [--seed 0]
+    python -m tests.engine.budget.programs --count 10000 [--seed 0] [--nets]
 
 A program is a list of steps that its seed chooses; each run gives the bytes of all that it has in
 the end. With a budget these have to be the same, and the ledger never above it.
@@ -22,6 +23,7 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
+from tests.engine.budget import nets
 
 SIDE = 24
 F = torch.nn.functional
@@ -199,21 +201,32 @@ STEPS: dict[str, Callable[[Program], None]] = {
 }  # fmt: skip
 
 
-def outcome(seed: int, length: int) -> Outcome:
+Run = Callable[[int], tuple[list[bytes], list[str]]]
+
+
+def run(seed: int) -> tuple[list[bytes], list[str]]:
+    """The bytes of all that a program of a seed has in the end; what it did."""
+    program = Program(seed)
+    values = program.run(30)
+    return values, program.steps
+
+
+def outcome(seed: int, run: Run) -> Outcome:
     gc.collect()
     torch.memory.reset_peak_memory_stats()
-    program = Program(seed)
-    values = program.run(length)
-    return Outcome(values, program.steps, host.peak)
+    return Outcome(*run(seed), host.peak)
 
 
-def spend(seed: int, nbytes: int) -> spending.Spending:
-    """A budget in which everything may go; of "always", where it is more than there is."""
+def spend(seed: int, nbytes: int, run: Run) -> spending.Spending:
+    """A budget in which everything may go; of "always", where it is more than there is. Nets have
+    thousands of tiny tensors, and threads, which would take what the others are about to read.
+    """
     kinds = random.Random(seed)
-    return spending.Spending(nbytes, kinds.random() < 0.6, None, kinds.random() < 0.2, least=1)
+    spills, always, small = kinds.random() < 0.6, kinds.random() < 0.2, run is not nets.run
+    return spending.Spending(nbytes, spills, None, always and small, least=1 if small else 1024)
 
 
-def check(seed: int, length: int = 30) -> int:
+def check(seed: int, run: Run = run) -> int:
     """Run a program without a budget and with one at random; how many evictions that took.
     AssertionError: it shows.
     """
@@ -223,17 +236,17 @@ def check(seed: int, length: int = 30) -> int:
         gc.collect()
         pool.empty_cache()
         base = host.allocated
-        want = outcome(seed, length)
+        want = outcome(seed, run)
         share = choice.uniform(0.15, 1.0)
         before = counts.evictions
         while True:
             gc.collect()
-            budget = spend(seed, base + int(share * (want.peak - base)) + 4096)
+            budget = spend(seed, base + int(share * (want.peak - base)) + 4096, run)
             try:
                 setting.obey(budget)
                 if choice.random() < 0.3:
                     budget.note()  # as if much had been written before
-                found = outcome(seed, length)
+                found = outcome(seed, run)
                 assert host.peak <= budget.nbytes, "above the budget"
                 break
             except OutOfMemoryError:
@@ -252,12 +265,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nets", action="store_true", help="nets that train instead")
     options = parser.parse_args()
     gc.freeze()  # what modules hold is not looked at by each collection
     began, evictions, failed = time.monotonic(), 0, []
     for seed in range(options.seed, options.seed + options.count):
         try:
-            evictions += check(seed)
+            evictions += check(seed, nets.run if options.nets else run)
         except Exception as error:  # told, and the next one
             failed.append(seed)
             print(f"{seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)

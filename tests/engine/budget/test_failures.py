@@ -266,8 +266,7 @@ def test_whatever_is_away_is_known_to_be_after_an_interrupt(spill: bool) -> None
         y = numbers(0).view(512, 512).sort(1)[0]
         s = y._storage
         for at in range(1, 2000):
-            y.sum().item()
-            came = interrupt(at, lambda: budget._evict(s))
+            came = interrupt(at, lambda: (y.sum().item(), budget._evict(s)))
             if is_away(y):
                 assert any(one is s for one in budget.gone.values()), at
             if not came:

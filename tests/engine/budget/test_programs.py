@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from skimp._engine.budget import recipes
-from tests.engine.budget import programs
+from tests.engine.budget import nets, programs
 from tests.support.running import default_mode
 
 pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
@@ -32,6 +32,13 @@ def test_chains_too_long_to_be_followed_are_not_relied_on(
     """What is away is never left without a way back: here chains are forgotten after two."""
     monkeypatch.setattr(recipes, "DEEPEST", 2)
     programs.check(seed)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a checkpoint none of whose inputs needs one
+@pytest.mark.parametrize("seed", range(60_000, 60_008))
+def test_a_random_net_has_the_same_bits_within_a_budget(seed: int) -> None:
+    """Some train beside others, in threads."""
+    programs.check(seed, nets.run)
 
 
 def test_the_programs_evict() -> None:

@@ -8,10 +8,12 @@ import pytest
 
 import skimp as torch
 from skimp._engine.budget import choice, rematerializing, setting
+from skimp._engine.budget.repetition import Repetition
 from skimp._engine.budget.spending import Spending
 from skimp._engine.memory import caching
 from skimp._engine.memory.caching import Pool, pool
 from skimp._engine.memory.ledger import Ledger, host
+from skimp._engine.memory.pending import LOCK
 from skimp._kernels import scratch
 
 MIB = 1 << 20
@@ -50,7 +52,8 @@ def test_what_is_written_to_after_its_recipe_was_looked_at_does_not_go_by_it(
 
 
 @pytest.mark.parametrize(
-    ("alone", "moment"), [(True, "within"), (False, "before"), (False, "within")]
+    ("alone", "moment"),
+    [(True, "within"), (False, "before"), (False, "between"), (False, "within")],
 )
 def test_what_is_written_to_while_a_recipe_reads_it_is_made_once_more(
     monkeypatch: pytest.MonkeyPatch, alone: bool, moment: str
@@ -91,12 +94,43 @@ def test_what_is_written_to_while_a_recipe_reads_it_is_made_once_more(
                 writes()
             return follow_one(self, one, *rest)
 
+        given = rematerializing._Order._given
+
+        def looked_at(self: Any, one: Any, dead: Any) -> Any:
+            if one is recipe and moment == "between":
+                writes()
+            return given(self, one, dead)
+
         monkeypatch.setattr(type(recipe), "make", slow)
+        monkeypatch.setattr(rematerializing._Order, "_given", looked_at)
         monkeypatch.setattr(rematerializing._Order, "_follow_one", late)
         assert y[:4].tolist() == expected
         assert done
         assert [s.held for s in storages] == [0, 0, 0, 0]
         assert not rematerializing._orders
+    finally:
+        setting.set_budget(None)
+
+
+def test_nothing_is_forgotten_that_another_thread_is_about_to_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A backward ends, after which what a program does is expected, as something goes."""
+    setting.set_budget(host.allocated + 64 * MIB, spill=False)
+    try:
+        budget: Any = host.budget
+        x = torch.arange(1 << 18, dtype=torch.float32)
+        y = x.cumsum(0)
+        expected = y.sum().item()
+        monkeypatch.setattr(Spending, "_unexpected", lambda self: object())
+        monkeypatch.setattr(Repetition, "follow", lambda *_: None)
+        other = threading.Thread(target=budget.after_backward)
+        with LOCK():
+            other.start()
+            other.join(0.2)
+            assert budget._evict(y._storage)
+        other.join()
+        assert y.sum().item() == expected
     finally:
         setting.set_budget(None)
 

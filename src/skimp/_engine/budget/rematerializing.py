@@ -327,9 +327,8 @@ class _Order:
         """
         self.reading = living
         waits = self.uses.get((id(one), 0)) == 1 and _who(one, 0) is None
-        made = None
-        if not _written_to(one, living):
-            made = _made(one, self._given(one, dead), waits)
+        given = None if _written_to(one, living) else self._given(one, dead)
+        made = None if given is None else _made(one, given, waits)
         if made is None or _written_to(one, living):
             self._read_otherwise(dead)
             return
@@ -366,35 +365,38 @@ class _Order:
         finally:
             self.gives = True
 
-    def _given(self, one: Recipe, dead: list[Key]) -> list[Storage]:
+    def _given(self, one: Recipe, dead: list[Key]) -> list[Storage] | None:
         """What a recipe reads. What it reads last, nobody else holds from here on: its block may be
-        taken over, as it was at first.
+        taken over, as it was at first. None: another thread has begun to write to some of it.
         """
+        self.asked = {}
         given: list[Storage] = []
         for source in one.sources:
-            s = source.ref()
+            s: Any = source.ref()
             if (
-                s is not None
-                and s.writes == source.writes
-                and (s.block is not None or s.place is not None or s.deferred is not None)
+                s is None
+                or s.writes != source.writes
+                or (s.block is None and s.place is None and s.deferred is None)
             ):
-                given.append(s)
-            else:
-                given.append(self._source(source))
-        self.asked = {}
+                s = self._source(source)
+                if s is None:
+                    return None
+            given.append(s)
         for key in dead:
             self.uses[key] -= 1
             if not self.uses[key] and (found := self.made.pop(key, None)) is not None:
                 self.asked[key] = weakref.ref(found[0])
         return given
 
-    def _source(self, source: recipes.Source) -> Storage:
-        """What was made in place of a source that is no more, or is away."""
+    def _source(self, source: recipes.Source) -> Storage | None:
+        """What was made in place of a source that is no more, or is away; None: others' bytes."""
         if source.origin is not None and (found := self.made.get(_key(source))) is not None:
             return found[0]
         s = source.storage()
         if s is not None and (s.needs is not None or recipes.has_bytes(s)):
             return s  # evicted meanwhile, though it was held: by force
+        if s is None and source.ref() in self.reading:  # others' bytes by now
+            return None
         raise RuntimeError("bytes that were to be made again can't be: a source is lost")
 
     def _keep(self, one: Recipe, i: int, new: Storage) -> None:

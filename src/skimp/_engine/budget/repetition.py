@@ -349,7 +349,7 @@ class Repetition:
                 break
             self._gone += 1
             s = self._who(one)
-            if s is not None:
+            if s is not None and s.block is not None:  # else it went before, with another
                 return s
         return None
 

@@ -139,13 +139,17 @@ class Waking:
 
     def after_backward(self) -> None:
         """Backward has ended: what comes may be known, if nothing is away but in the file."""
-        repetition = self.repetition
         self.clock.ends_step()
         self._give_back()
         pool.renew()
         if self.always:
             return
-        if any([s.block is None and s.needs is not None for s in self.gone.values()]):
+        with LOCK():  # nobody makes bytes again, or has them go, of which this would know no more
+            self._after_step()
+
+    def _after_step(self) -> None:
+        repetition = self.repetition
+        if self._forget_returned():
             if self.calm.on:
                 self._unexpected()
             return
@@ -169,6 +173,14 @@ class Waking:
             self._note_no_more()
         else:
             self._tell()
+
+    def _forget_returned(self) -> bool:
+        """Whether something is away because of its recipe; `gone` has only what is away."""
+        found = self.gone.values()
+        for s in found:
+            if s.block is not None:
+                self.gone.drop(id(s))
+        return any([s.block is None and s.needs is not None for s in found])
 
     def _unexpected(self) -> Period | None:
         """A period that was not expected has ended: the one that comes after it, if it is known.
@@ -302,7 +314,7 @@ class Waking:
             if len(self.known) > self._many:
                 self._forget_dead()
             self.known[key] = weakref.ref(s)
-            if not new:
+            if not new and s.block is not None:  # what is made again may fail to be
                 self.gone.drop(key)
             if s.size is None and s.block is not None:
                 s.size = s.block.nbytes  # found once, for all who ask how many bytes it has
