@@ -198,9 +198,9 @@ class File:
     def _place(self, nbytes: int) -> Place:
         size = -(-nbytes // PAGE) * PAGE
         while self.left:
-            offset, freed = self.left.popleft()
-            self.ahead.pop(offset, None)
-            self._add(offset, freed)
+            at, freed = self.left.popleft()
+            self.ahead.pop(at, None)
+            self._add(at, freed)
         offsets = self._free.get(size)
         if offsets:
             return Place(self, offsets.pop(), size, nbytes)

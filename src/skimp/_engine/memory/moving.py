@@ -68,11 +68,12 @@ def renew(segment: Segment, left: deque[Claim]) -> None:
     """
     if len(segment.seams) < min(segment.many, MANY) or not segment.moves:
         return
-    reached: int | None = -1  # up to where all is one thing
+    reached = -1  # up to where all is one thing
     for found in list(segment.ranges):
-        reached = _renew(segment, found, reached, left)
-        if reached is None:
+        end = _renew(segment, found, reached, left)
+        if end is None:
             break
+        reached = end
     segment.many = len(segment.seams) + SEWN
 
 
