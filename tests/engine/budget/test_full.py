@@ -178,3 +178,24 @@ def test_what_was_just_written_is_had_from_the_page_cache(monkeypatch: Any) -> N
     file.write(pages(1, 11))
     assert is_as_written(another, 10)
     assert (another.offset, 2 * PAGE, os.POSIX_FADV_DONTNEED) in told
+
+
+def test_what_was_read_ahead_and_nobody_reads_leaves_the_page_cache(monkeypatch: Any) -> None:
+    told: list[tuple[int, int, int, int]] = []
+    monkeypatch.setattr(spill.os, "posix_fadvise", lambda *asked: told.append(asked))
+    file = File(spill.places.directory())
+    places = [file.write(pages(1, i)) for i in range(2 * spill.NEAR)]
+    file.cached = {}
+    for place in places:
+        place.expect()
+    assert len(file.ahead) == spill.NEAR
+    last = places[-1].offset
+    del place, places[-1]
+    file.write(pages(2, 9))  # takes back what nobody has
+    told.clear()
+    file.bring_to_disk()
+    gone = [
+        (at, at + n) for fd, at, n, _ in told if fd == file.fd
+    ]  # also others' files are told of
+    assert gone[0] == (0, spill.NEAR * PAGE)
+    assert any([start <= last < end for start, end in gone])

@@ -337,3 +337,58 @@ def test_a_move_within_one_segment_needs_as_many_pages_as_are_lacking() -> None:
     pool._left.extend([*left, claim])
     pool._collect()
     assert np.array_equal([int(a[0]) for a in kept], [1, 3, 5, 7])
+
+
+@MOVES
+def test_what_is_being_renewed_is_nobody_elses(monkeypatch: Any) -> None:
+    """Another thread takes a block while free addresses are asked for anew."""
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    renew, taken = allocator.renew, []
+
+    def meanwhile(*args: Any) -> bool:
+        if len(taken) < 4:
+            taken.append(pool.take(MIB))
+            taken[-1].fill(9)
+        return renew(*args)
+
+    monkeypatch.setattr(allocator, "renew", meanwhile)
+    renewed(pool)
+    assert [int(a.min()) for a in taken] == [9] * len(taken) != []
+    assert [int(a.min()) for a in kept] == [1, 3, 5, 7]
+    assert pool.reserved == pool.in_use + sum(pool.blocks())
+
+
+@MOVES
+def test_what_came_free_meanwhile_is_taken_as_it_is(monkeypatch: Any) -> None:
+    pool = bounded(8 * MIB)
+    kept = scattered(pool)
+    segment, claim, left = pool._segments[0], Claim(MIB), deque[Claim]()
+    pool._collect()
+    monkeypatch.setattr(allocator, "discard", None)  # nothing goes back
+    assert move_in(segment, claim, MIB, left)
+    assert (claim.cold, claim.warm, pool.reserved) == (0, True, 8 * MIB)
+    pool._left.extend([*left, claim])
+    pool._collect()
+    assert pool.cached == sum(pool.blocks()) == 4 * MIB
+    del kept
+
+
+@MOVES
+def test_places_that_pages_leave_and_reach_at_once_are_all_known(monkeypatch: Any) -> None:
+    """Two threads: one notes where its pages went while another does."""
+    pool = bounded(8 * MIB)
+    pool.take(MIB)
+    segment = pool._segments[0]
+    bisect, first = moving.bisect_left, [True]
+
+    def meanwhile(*args: Any) -> int:
+        at = bisect(*args)
+        if first.pop() if first else False:
+            moving._sew(segment, 2 * MIB, 3 * MIB, 4 * MIB)
+        return at
+
+    monkeypatch.setattr(moving, "bisect_left", meanwhile)
+    moving._sew(segment, 8 * MIB, 9 * MIB, 10 * MIB)
+    expected = [at * MIB for at in (2, 3, 4, 5, 8, 9, 10, 11)]
+    assert segment.seams == sorted({*expected, allocator.SMALL_PAGES})

@@ -79,7 +79,10 @@ class Place:
         self.waiting = False
         if self.offset in self.file.cached:
             return
-        self.file.ahead[self.offset] = self.size
+        ahead = self.file.ahead
+        ahead[self.offset] = self.size
+        if len(ahead) > NEAR:  # nobody has read the first one
+            del ahead[next(iter(ahead))]
         with contextlib.suppress(OSError, AttributeError):
             os.posix_fadvise(self.file.fd, self.offset, self.size, os.POSIX_FADV_WILLNEED)
 
@@ -195,7 +198,9 @@ class File:
     def _place(self, nbytes: int) -> Place:
         size = -(-nbytes // PAGE) * PAGE
         while self.left:
-            self._add(*self.left.popleft())
+            at, freed = self.left.popleft()
+            self.ahead.pop(at, None)
+            self._add(at, freed)
         offsets = self._free.get(size)
         if offsets:
             return Place(self, offsets.pop(), size, nbytes)
@@ -252,7 +257,8 @@ class File:
         try:
             if self.error is None:
                 os.fdatasync(self.fd)
-                stays = [*list(self.cached.items()), *list(self.ahead.items())]
+                # copies, in one step each: a list of pairs may collect garbage amid them
+                stays = [*self.cached.copy().items(), *self.ahead.copy().items()]
                 for start, nbytes in _between([(o, o + n) for o, n in stays]):
                     os.posix_fadvise(self.fd, start, nbytes, os.POSIX_FADV_DONTNEED)
         except OSError as error:  # told by whoever writes next

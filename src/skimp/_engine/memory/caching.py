@@ -194,7 +194,7 @@ class Pool:
         grows = False
         try:
             for segment in self._segments[:]:
-                if not segment.take_part(claim, True):
+                if not segment.take_part(claim):
                     continue
                 break
             else:

@@ -18,7 +18,7 @@ from typing import Final
 
 from skimp._engine.interrupts import insist
 from skimp._engine.memory import allocator
-from skimp._engine.memory.segments import SEWN, Claim, Segment
+from skimp._engine.memory.segments import SEWN, Claim, Range, Segment
 
 LEAST: Final = 64 << 10  # bytes that lie together, from which moving them repays itself
 MANY: Final = 1 << 13  # seams, beyond which nothing moves: Linux allows a process 65,530 mappings
@@ -41,7 +41,7 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
     try:
         parts = segment.take_beside(claim)
         lacking = least - claim.size + claim.cold
-        if not parts or _gather(segment, claim.cold, sources) < lacking:
+        if claim.segment is None or _gather(segment, claim.cold, sources) < lacking:
             return False  # others have taken some
         if not _move_all(segment, sources, parts):
             segment.moves = False
@@ -55,35 +55,45 @@ def move_in(segment: Segment, claim: Claim, least: int, left: deque[Claim]) -> b
         held.rise()
         return True
     finally:
-        if not claim.warm:
-            insist(_leave, segment, claim)
-        left.extend(sources)
+        try:
+            if not claim.warm:
+                insist(_leave, segment, claim)
+        finally:
+            left.extend(sources)
 
 
 def renew(segment: Segment, left: deque[Claim]) -> None:
     """Have free addresses be without seams, and without pages, if there are many seams. Claims to
     be put back are in `left` afterwards.
     """
-    seams = segment.seams
-    if len(seams) < min(segment.many, MANY) or not segment.moves:
+    if len(segment.seams) < min(segment.many, MANY) or not segment.moves:
         return
     reached = -1  # up to where all is one thing
     for found in list(segment.ranges):
-        one = Claim(found.end - found.start)
-        one.warm = found.warm
-        left.append(one)  # first: an interrupt may come
+        end = _renew(segment, found, reached, left)
+        if end is None:
+            break
+        reached = end
+    segment.many = len(segment.seams) + SEWN
+
+
+def _renew(segment: Segment, found: Range, reached: int, left: deque[Claim]) -> int | None:
+    """Renew one free range, and return up to where all is one thing then; None: that can't be."""
+    one = Claim(found.end - found.start)
+    one.warm = found.warm
+    try:
         if not segment.take_upper(found, one):
-            continue  # somebody else has it by now
+            return reached  # somebody else has it by now
         start, end = one.start, one.start + one.size
         if not allocator.renew(segment.buffer, start, end):
-            break
+            return None
         if found.warm:
             segment.held.freed = segment.held.freed + one.size  # one step with the next line
             one.warm = False
-        inside = slice(bisect_right(seams, start - (start == reached)), bisect_left(seams, end))
-        seams[inside] = [at for at in seams[inside] if at == allocator.SMALL_PAGES]
-        reached = end
-    segment.many = len(seams) + SEWN
+        _be_one(segment, start, end, start == reached)
+        return end
+    finally:
+        left.append(one)  # last: whoever finds it there puts it back
 
 
 def _leave(segment: Segment, claim: Claim) -> None:
@@ -94,7 +104,7 @@ def _leave(segment: Segment, claim: Claim) -> None:
     if claim.segment is segment:
         if allocator.discard(segment.buffer, claim.start, claim.start + claim.size):
             held.freed = held.freed + claim.size - claim.cold  # one step with the next line
-            claim.cold = claim.size
+            claim.cold, claim.warm = claim.size, False
         else:
             held.allocated = held.allocated + claim.cold  # one step with the next line
             claim.cold, claim.warm = 0, True
@@ -122,19 +132,19 @@ def _move_all(segment: Segment, sources: list[Claim], parts: list[tuple[int, int
         for a, b in [(start, end)] if across else _pieces(segment.seams, start, end):
             if not allocator.move(segment.buffer, a, to + a - start, b - a):
                 return False
-            _sew(segment.seams, a, b, to + a - start)
+            _sew(segment, a, b, to + a - start)
     return True
 
 
 def _ways(sources: list[Claim], parts: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """From where, up to where and to which place each one moves."""
-    i, (to, last) = 0, parts[0]
+    wanted = iter(parts)
+    to = last = -1
     for one in sources:
         start, end = one.start, one.start + one.size
         while start < end:
             if to == last:
-                i += 1
-                to, last = parts[i]
+                to, last = next(wanted)
             middle = min(end, start + last - to)
             yield start, middle, to
             to += middle - start
@@ -148,13 +158,31 @@ def _pieces(seams: list[int], start: int, end: int) -> Iterator[tuple[int, int]]
         start = seam
 
 
-def _sew(seams: list[int], start: int, end: int, to: int) -> None:
+def _sew(segment: Segment, start: int, end: int, to: int) -> None:
     """What was from `start` to `end` is from `to` on, with the seams inside, and leaves them."""
     last = to + end - start
-    inside = seams[bisect_right(seams, start) : bisect_left(seams, end)]
-    there = slice(bisect_left(seams, to), bisect_right(seams, last))
-    seams[there] = [to, *[at + to - start for at in inside], last]
-    for seam in (start, end):
-        at = bisect_left(seams, seam)
-        if seams[at : at + 1] != [seam]:
-            seams.insert(at, seam)
+    while True:
+        before = segment.seams
+        seams = before[:]
+        inside = seams[bisect_right(seams, start) : bisect_left(seams, end)]
+        there = slice(bisect_left(seams, to), bisect_right(seams, last))
+        seams[there] = [to, *[at + to - start for at in inside], last]
+        for seam in (start, end):
+            at = bisect_left(seams, seam)
+            if seams[at : at + 1] != [seam]:
+                seams.insert(at, seam)
+        if segment.seams is before:  # one step with the next line
+            segment.seams = seams
+            return
+
+
+def _be_one(segment: Segment, start: int, end: int, with_before: bool) -> None:
+    """From `start` to `end` there are no seams any more; `with_before`: nor at `start`."""
+    while True:
+        before = segment.seams
+        inside = slice(bisect_right(before, start - with_before), bisect_left(before, end))
+        stay = [at for at in before[inside] if at == allocator.SMALL_PAGES]
+        seams = [*before[: inside.start], *stay, *before[inside.stop :]]
+        if segment.seams is before:  # one step with the next line
+            segment.seams = seams
+            return

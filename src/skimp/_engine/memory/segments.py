@@ -59,20 +59,20 @@ class Segment:
         self.version = 0
         self.closed = False  # all of it was free, and nobody gets any of it again
         self.moves = True  # pages of it can be moved, as far as anybody knows (moving.py)
-        self.seams: Final[list[int]] = []  # addresses at which a move has to begin anew, in order
+        self.seams: list[
+            int
+        ] = []  # where a move has to begin anew, in order; each change is a new list
         self.many = SEWN  # as many of them: from there on free addresses are asked for anew
 
-    def take_part(self, claim: Claim, kind: bool) -> bool:
-        """Take `claim.size` bytes of one kind, the first place that has as many: warm ones, which
-        were used before, or bytes without pages, which are not counted as if they had some.
-        """
+    def take_part(self, claim: Claim) -> bool:
+        """Take `claim.size` warm bytes, the first place that has as many."""
         size = claim.size
         while True:
             version = self.version
             for i, (start, end, warm) in enumerate(self.ranges):
-                if warm is kind and end - start >= size:
+                if warm and end - start >= size:
                     middle = start + size
-                    left = _tuple(Range, (middle, end, kind)) if middle < end else None
+                    left = _tuple(Range, (middle, end, True)) if middle < end else None
                     if self.version != version:
                         break
                     self.version = version + 1  # one step with the test and the lines below
