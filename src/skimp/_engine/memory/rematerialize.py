@@ -258,12 +258,6 @@ def way_back(s: Storage) -> Way | None:
     return s.way_back() if type(s) is Rematerialized else None
 
 
-def go_back(s: Storage, way: Way) -> None:
-    """`Rematerialized.go_back`, unless a budget knows the storage by now: it has it go itself."""
-    if type(s) is Rematerialized:
-        s.go_back(way)
-
-
 def reader_of(s: Storage, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Leaf:
     """A leaf on all of a storage, whose bytes are asked for when somebody reads it."""
     return later(s, lambda s: np.ndarray(shape, dtype, s.flat()))

@@ -17,7 +17,7 @@ from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.rematerialize import go_back, reads_whole, way_back
+from skimp._engine.memory.rematerialize import reads_whole, way_back
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels, conv_onednn
@@ -177,7 +177,7 @@ def _with_input(
     else:
         del images
         if way is not None:
-            go_back(own, way)
+            own.go_back(way)
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
         if conv_onednn.adjoint(places, turned, None, target, window):
