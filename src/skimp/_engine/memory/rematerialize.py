@@ -221,7 +221,9 @@ class Rematerialized(Storage):
             return
         with LOCK():
             block = self.block
-            if block is None or self.lent is not None or self.exported or self.handed_out:
+            if block is None or type(self) is not Rematerialized:
+                return
+            if self.lent is not None or self.exported or self.handed_out:
                 return
             held = HELD_BY_VARIABLE + (1 if self._flat is None else 2)
             if sys.getrefcount(block) != held or isinstance(block.base, np.ndarray):
@@ -275,12 +277,15 @@ def settle(s: Rematerialized) -> bool:
     """Have it be a storage as any other, which stands for nothing: it has bytes of its own, and the
     one that had them first is gone. False: not so.
     """
-    if s.block is None or s.lent is not None or s.original() is not None:
-        return False
-    version, s.__dict__["written"] = s.last
-    _own_version.__set__(s, version)
-    s.__class__ = Storage  # type: ignore[assignment]
-    return True
+    with LOCK():
+        if type(s) is not Rematerialized:
+            return type(s) is Storage
+        if s.block is None or s.lent is not None or s.original() is not None:
+            return False
+        version, s.__dict__["written"] = s.last
+        _own_version.__set__(s, version)
+        s.__class__ = Storage  # type: ignore[assignment]
+        return True
 
 
 def rematerialized_of(original: Storage) -> Rematerialized | None:
