@@ -114,6 +114,7 @@ class Rematerialized(Storage):
     seen: int = 0  # the last write to it that no version counts
     last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
     lent: Storage | None = None  # whose block this is
+    goes: bool = False  # the bytes go with `go_back`, and no budget need know them until then
 
     @property
     def version(self) -> int:
@@ -211,17 +212,21 @@ class Rematerialized(Storage):
             sources: set[Any] = {leaf.storage for leaf in expr.leaves}
             if sum([len(s) * 2 > len(self) for s in sources]) > 1:
                 return None  # a sum, for instance
+            self.goes = True
             return Way(expr, [(s, s.version, s.unseen) for s in sources])
 
     def go_back(self, way: Way) -> None:
         """Let the bytes go, unless somebody else has them, or two more tensors wait for them, or
         what they are made of has changed.
         """
+        self.goes = False
         if sys.getrefcount(self) > _ASKED:
             return
         with LOCK():
             block = self.block
-            if block is None or self.lent is not None or self.exported or self.handed_out:
+            if block is None or type(self) is not Rematerialized:
+                return
+            if self.lent is not None or self.exported or self.handed_out:
                 return
             held = HELD_BY_VARIABLE + (1 if self._flat is None else 2)
             if sys.getrefcount(block) != held or isinstance(block.base, np.ndarray):
@@ -275,12 +280,15 @@ def settle(s: Rematerialized) -> bool:
     """Have it be a storage as any other, which stands for nothing: it has bytes of its own, and the
     one that had them first is gone. False: not so.
     """
-    if s.block is None or s.lent is not None or s.original() is not None:
-        return False
-    version, s.__dict__["written"] = s.last
-    _own_version.__set__(s, version)
-    s.__class__ = Storage  # type: ignore[assignment]
-    return True
+    with LOCK():
+        if type(s) is not Rematerialized:
+            return type(s) is Storage
+        if s.block is None or s.lent is not None or s.goes or s.original() is not None:
+            return False
+        version, s.__dict__["written"] = s.last
+        _own_version.__set__(s, version)
+        s.__class__ = Storage  # type: ignore[assignment]
+        return True
 
 
 def rematerialized_of(original: Storage) -> Rematerialized | None:

@@ -172,6 +172,8 @@ def _with_input(
         if host.budget is not None:
             way.let_go()
     if at_once or not conv_onednn.weights(places, images, kernels, window, sums):
+        if way is not None:
+            own.goes = False
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
     else:
