@@ -6,6 +6,8 @@ import sys
 
 from skimp._engine.interpreter import HELD_BY_ARGUMENT, HELD_BY_VARIABLE
 from skimp._engine.memory.layout import contiguous, is_non_overlapping_and_dense, numel
+from skimp._engine.memory.rematerialize import has_others
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor, wrap
 
 # of what a runner gives a formula, which hands it on
@@ -23,6 +25,8 @@ def is_own(t: Tensor, tensors: int = 1) -> bool:
         and not (s.exported or t._rg or t._conj or t._skimp_neg or t._skimp_inference)
         and t._base is None
     ):
+        return False
+    if type(s) is not Storage and has_others(s):
         return False
     a = t._np
     if a is not None:
@@ -51,8 +55,6 @@ def in_place_of(g: Tensor | None) -> Tensor | None:
     else:
         own = sys.getrefcount(base) == HELD_BY_VARIABLE + 1 and is_own(base, 2)
     layout = contiguous(tuple(g.shape))
-    if getattr(g._storage, "lent", None) is not None:  # what was saved, with another's bytes
-        return None
     if not own or numel(layout.shape) * g._dtype.itemsize != len(g._storage):
         return None
     return wrap(g._storage, layout, g._dtype)

@@ -234,10 +234,9 @@ class Rematerialized(Storage):
             if not way.is_open():
                 return
             little = keeps_little([s for s, *_ in way.sources], len(self))
-            self.deferred = way.expr
+            register(self, way.expr, host.budget is not None or not little)
             host.refund(self)
             self._flat = self.block = None
-            register(self, way.expr, host.budget is not None or not little)
 
     def awaited(self) -> Expr | None:
         """Of what is computed whole, an expression that reads it."""
@@ -261,6 +260,14 @@ class Rematerialized(Storage):
 def way_back(s: Storage) -> Way | None:
     """`Rematerialized.way_back` of a storage, if it is one."""
     return s.way_back() if type(s) is Rematerialized else None
+
+
+def has_others(s: Storage) -> bool:
+    """Whether its bytes are another's too, or its version is one's that stands for it."""
+    if isinstance(s, Rematerialized):
+        return s.lent is not None or s.original() is not None
+    followers = s.followers if isinstance(s, Followed) else None
+    return followers is not None and any([ref() is not None for ref in followers])
 
 
 def reader_of(s: Storage, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Leaf:

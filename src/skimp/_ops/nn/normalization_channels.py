@@ -161,11 +161,14 @@ def _batch_back_in_rows(
     if x is not None and g is not None and x.dtype == g.dtype:
         made = quietly(channel_sums.back_of_small, g, x, centre, rstd, scale, given)
         return [fresh(each, input._dtype) for each in made]
-    _held = input._skimp_array()
-    over = None if place is None else channel_sums.read_over(place)
+    over = None
+    if place is not None:
+        _held = input._skimp_array()  # which comes back while the gradient still waits
+        over = channel_sums.read_over(place)
     if over is not None:
         dx, (source, into) = place, over
     else:
+        _held = None  # which may go for the room
         # first: a gradient that waits is not to be made for room that is asked for while it is read
         dx, into = blank(shape_of(input), dtypes.accumulator(input._dtype))
         source = channel_sums.elements_of(g0)
