@@ -17,7 +17,7 @@ from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.rematerialize import reads_whole, way_back
+from skimp._engine.memory.rematerialize import Rematerialized, reads_whole, way_back
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels, conv_onednn
@@ -176,7 +176,7 @@ def _with_input(
         target = target.reshape(form.images)
     else:
         del images
-        if way is not None:
+        if way is not None and type(own) is Rematerialized:  # a budget's own, if it took it on
             own.go_back(way)
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
