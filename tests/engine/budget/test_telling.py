@@ -254,6 +254,22 @@ def test_the_report_names_ops_and_lines() -> None:
     assert f"matmul at {__file__}:" in text
 
 
+def test_the_report_has_lines_of_ops_on_the_way_whose_results_nobody_has() -> None:
+    counts.reset()
+    f = torch.nn.functional
+    with torch.memory.budget("1GiB", spill=False):
+        x = numbers(0).view(1, 1, 512, 512)
+        product = f.conv2d(x, torch.ones(1, 1, 1, 1))
+        y = product.cumsum(2)
+        del product
+        budget: Any = host.budget
+        assert budget._evict(y._storage)
+        y.sum()
+    text = telling.report()
+    assert f"conv2d at {__file__}:" in text
+    assert "_conv\n" not in text + "\n"
+
+
 def test_verifying_names_what_is_not_deterministic() -> None:
     with torch.memory.budget("1GiB", verify=True, spill=False):
         x = numbers(0).view(512, 512)
