@@ -58,10 +58,10 @@ class Floor:
         """Bytes of a budget in which that op runs beside what stays whatever runs: small storages,
         and without a file what no op made. What it reads of that is there once.
         """
-        stays = _staying(known, spills)
         read = [s for ref in self._read if (s := ref()) is not None and s.nbytes > 0]
         twice = [s for s in read if id(s) not in known or not (spills or s.recipe is not None)]
-        return self.nbytes + stays - sum([s.nbytes for s in twice])
+        once: int = self.nbytes - sum([s.nbytes for s in twice])
+        return once + _staying(known, spills)
 
 
 floor: Final = Floor()  # of the program, while one budget after the other is obeyed
@@ -82,8 +82,9 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
     parts.append(f"The smallest budget in which it fits is about {readable(_roomy(needed))}.")
     most = max(floor.with_what_stays(known, spills), needed)
-    gone = away(host.budget.gone) if host.budget is not None else 0
-    fits = min(_roomy(most), max(floor.all, needed + gone))  # in which nothing has to go
+    there: Any = host.budget
+    everything = needed + (0 if there is None else away(there.gone))
+    fits = min(_roomy(most), max(floor.all, everything))  # in which nothing has to go
     if fits > _roomy(needed):
         parts.append(
             f"{floor.site} needs more, {readable(min(most, fits))}: what has run so far fits in "
