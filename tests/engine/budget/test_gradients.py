@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp._engine.budget import choice, recipes
+import skimp as torch
+from skimp._engine.budget import choice, recipes, setting
 from skimp._engine.memory.ledger import host
 from tests.engine.budget.holding import MIB, is_away, numbers
 from tests.support.running import default_mode
@@ -80,3 +81,29 @@ def test_a_gradient_of_what_was_written_to_meanwhile_holds_nothing() -> None:
     other.zero_()
     x.zero_()
     assert not recipes.holds_more(recipe, MIB)
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_what_is_made_again_for_a_convolution_may_become_the_budgets(spill: bool) -> None:
+    """It was asked to go back as what only stands for the result, which it no longer was."""
+
+    def trained() -> tuple[list[Any], int]:
+        torch.manual_seed(0)
+        f = torch.nn.functional
+        x = torch.randn(16, 16, 64, 64)
+        weights = [torch.randn(16, 16, 3, 3).requires_grad_() for _ in range(3)]
+        scale = torch.ones(16)
+        host.reset_peak()
+        before = host.allocated
+        y = x
+        for w in weights:
+            y = f.relu(f.batch_norm(f.conv2d(y, w, padding=1), None, None, scale, None, True))
+        y.sum().backward()
+        return [w.grad.numpy().copy() for w in weights], host.peak - before
+
+    expected, peak = trained()
+    base = host.allocated
+    setting.set_budget(base + peak, spill=spill)
+    found, _ = trained()
+    for a, b in zip(expected, found, strict=True):
+        assert a.tobytes() == b.tobytes()

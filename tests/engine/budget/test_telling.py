@@ -116,6 +116,34 @@ def test_after_a_step_one_refusal_tells_what_fits_the_whole_program() -> None:
     setting.set_budget(None)
 
 
+def test_what_an_op_reads_and_what_stays_count_once_and_no_more_than_there_was_is_named() -> None:
+    x = numbers(0, 4 * N).view(1024, 1024)  # data, which stays without a file
+    base = host.allocated - 4 * MIB
+
+    def run() -> None:
+        x @ x
+        x[:256] @ x
+
+    setting.set_budget(1 << 40, spill=False)  # which notes all ops
+    host.reset_peak()
+    run()
+    peak = host.peak
+    setting.set_budget(base + 9 * MIB // 2, spill=False)
+    with pytest.raises(OutOfMemoryError) as refused:
+        x[:256] @ x
+    text = str(refused.value)
+    del refused
+    found = re.search(
+        r"matmul at .* needs more, .*: what has run so far fits in .* ([\d.]+) MiB", text
+    )
+    assert found is not None
+    named = int(float(found[1]) * MIB)
+    assert named <= peak + MIB // 64
+    setting.set_budget(named, spill=False)
+    run()
+    setting.set_budget(None)
+
+
 def test_one_warning_where_bringing_back_takes_longer_than_work(monkeypatch: Any) -> None:
     """It names a budget in which nothing has to go."""
     monkeypatch.setattr(telling, "_PATIENCE", 0.01)
@@ -193,7 +221,7 @@ def test_a_refusal_names_no_other_line_for_the_same_budget() -> None:
         needed = host.reserved_for(N * 5001)
         telling.floor.see(needed - telling._staying(budget.known, True) + 64)
         assert "needs more" not in budget.explain(N * 5001)
-        telling.floor.see(2 * needed)
+        telling.floor.see(2 * needed, held=3 * needed)
         assert "needs more" in budget.explain(N * 5001)
 
 
@@ -224,6 +252,22 @@ def test_the_report_names_ops_and_lines() -> None:
     text = telling.report(4 * MIB)
     assert text.startswith("Budget of 4.00 MiB: at most ")
     assert f"matmul at {__file__}:" in text
+
+
+def test_the_report_has_lines_of_ops_on_the_way_whose_results_nobody_has() -> None:
+    counts.reset()
+    f = torch.nn.functional
+    with torch.memory.budget("1GiB", spill=False):
+        x = numbers(0).view(1, 1, 512, 512)
+        product = f.conv2d(x, torch.ones(1, 1, 1, 1))
+        y = product.cumsum(2)
+        del product
+        budget: Any = host.budget
+        assert budget._evict(y._storage)
+        y.sum()
+    text = telling.report()
+    assert f"conv2d at {__file__}:" in text
+    assert "_conv\n" not in text + "\n"
 
 
 def test_verifying_names_what_is_not_deterministic() -> None:

@@ -22,7 +22,7 @@ class Read:
         self.storages: list[Any] = []
         self.states: list[int] = []  # what grows when the bytes change
         self.sizes: list[int] = []
-        self.nbytes = 0
+        self.nbytes = 0  # but for what the call itself has computed
         self.away = False  # one of them has to be made again
         self.noted = True  # writes to all of them are counted
 
@@ -67,7 +67,8 @@ def reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
             size = len(s)
         found.append(s)
         sizes.append(size)
-        read.nbytes += size
+        if s.deferred is None:
+            read.nbytes += size
     return read
 
 

@@ -24,7 +24,7 @@ from skimp._engine.autograd.tasks import running
 from skimp._engine.budget import evictable
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.eval.expr import Expr, Leaf, Whole, lies_over, place_of, walk
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp.config import config
@@ -83,7 +83,7 @@ class Recipe:
     """What `make` needs (`sources`), and for whom it was made first (`results`)."""
 
     __slots__ = ("_lived", "depth", "last", "name", "noted", "readers", "results", "seconds",
-                 "sources")  # fmt: skip
+                 "site", "sources")  # fmt: skip
 
     def __init__(self, sources: list[Source], name: str = "") -> None:
         self.sources: Final = sources
@@ -94,6 +94,7 @@ class Recipe:
         self.noted = (-1, -1, -1)  # in which period, and from where to where in it
         self.last = False  # backward made this, which lets go of what it has read
         self.name: Final = name
+        self.site: call_site.Site | None = None  # the line that called the op
         depth = 0  # of what it is made from
         for one in sources:
             if one.origin is not None and one.origin[0].depth > depth:
@@ -293,7 +294,11 @@ def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
     recipe.results = refs
     for i, s in enumerate(results):
         refs.append(None if s is None else weakref.ref(s))
-        if s is not None and not (s.exported and s.has_outsiders()):
+        if s is None:
+            continue
+        if recipe.site is None:
+            recipe.site = s.made_at
+        if not (s.exported and s.has_outsiders()):
             s.recipe = (recipe, i)
     for source in recipe.sources:
         if source.origin is not None:

@@ -123,12 +123,12 @@ def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: A
         held: list[Evictable] = []
         try:
             evictable.gather(read.storages, held)
-            result, seconds = _as_one(form, way, args, kwargs, read.nbytes)
+            result, seconds = _as_one(form, way, args, kwargs, read)
         finally:
             if held:
                 insist(evictable.let_go, held)
     else:
-        result, seconds = _as_one(form, way, args, kwargs, read.nbytes)
+        result, seconds = _as_one(form, way, args, kwargs, read)
     if evictable._known[0] == age:
         return result
     made = _made(result, age)
@@ -141,10 +141,10 @@ def _noted(form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: A
 
 
 def _as_one(
-    form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, nbytes: int
+    form: Form, way: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, read: Read
 ) -> tuple[Any, float]:
     """The call, whose parts are not noted, and the seconds that it took, without the budget's. What
-    it needs at once is seen (it reads `nbytes`), unless something goes or comes meanwhile.
+    it needs at once is seen, unless something goes or comes meanwhile.
     """
     budget: Any = host.budget
     before, gone = host.total - host.freed, counts.evictions
@@ -162,9 +162,9 @@ def _as_one(
     if counts.seconds != spent:
         seconds -= counts.seconds - spent
     elif budget is not None and gone == counts.evictions:
-        nbytes += budget.highest - before
+        nbytes = read.nbytes + budget.highest - before
         if nbytes > floor.nbytes:
-            floor.see(nbytes)
+            floor.see(nbytes, read.storages, budget.highest)
     return result, seconds
 
 
@@ -433,7 +433,7 @@ def _before_write(call: Call, target: Any) -> tuple[Evictable, recipes.Called, R
 def _written(call: Call, s: Evictable, recipe: recipes.Called, read: Read) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
     form, others = call.form, [one for one in read.storages if one is not s]
-    result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read.nbytes)
+    result, recipe.seconds = _as_one(form, form.run, call.args, call.kwargs, read)
     s.settled = True
     same = s.recipe is None and s.deferred is None and here.again and read.stays(but=s)
     # what was written may be read from here from now on: it can't be made from that

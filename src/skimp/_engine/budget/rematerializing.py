@@ -99,7 +99,7 @@ def _made(one: Recipe, given: list[Any], waits: bool) -> list[Storage | None]:
     for new in made:
         if new is not None:
             nbytes += len(new) if new.size is None else new.size
-    counts.rematerialized(one.name, _made_at(one), nbytes, took)
+    counts.rematerialized(one.name, one.site, nbytes, took)
     return made
 
 
@@ -438,15 +438,6 @@ def _reads(one: Recipe) -> tuple[list[Evictable], list[Key]]:
         elif source.origin is not None:
             dead.append((id(source.origin[0]), source.origin[1]))
     return living, dead
-
-
-def _made_at(one: Recipe) -> call_site.Site | None:
-    """The line that called the op, as far as somebody has a result of it."""
-    for ref in one.results:
-        s = None if ref is None else ref()
-        if s is not None and s.made_at is not None:
-            return s.made_at
-    return None
 
 
 def _key(source: recipes.Source) -> tuple[int, int]:

@@ -119,8 +119,10 @@ class Spending(Waking):
             return arrays
         computing = Computing(arrays)
         if self.notes:
-            read = _sizes(owner.deferred.leaves)
-            telling.floor.see(sum(read.values()) + len(owner))
+            leaves = owner.deferred.leaves
+            needed = sum(_sizes(leaves).values()) + len(owner)
+            if needed > telling.floor.nbytes:
+                telling.floor.see(needed, {leaf.storage for leaf in leaves}, host.allocated)
         if self.notes and owner.recipe is None and not (back and owner.spare):
             recipes.of_expression(owner, owner.deferred)
         owner.settled = True

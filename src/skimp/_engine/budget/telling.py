@@ -5,6 +5,8 @@ bringing bytes back, and in the end what it did.
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Iterable
 from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
@@ -35,12 +37,31 @@ class Floor:
 
     def forget(self) -> None:
         self.nbytes = 0
+        self.all = 0  # bytes that the program had then, here or away
         self.site: call_site.Site | None = None
+        self._read: list[weakref.ref[Any]] = []
 
-    def see(self, nbytes: int) -> None:
-        """The op that runs needs so much: what it reads, and what it makes."""
+    def see(self, nbytes: int, read: Iterable[Any] = (), held: int = 0) -> None:
+        """The op that runs needs so much: what it `read`, and what it made, of all that is `held`
+        at once.
+        """
         if nbytes > self.nbytes:
             self.nbytes, self.site = nbytes, call_site.find()
+            self._read = [weakref.ref(s) for s in read]
+            budget: Any = host.budget
+            if budget is not None:
+                self.all = max(
+                    self.all, away(budget.gone) + host.reserved_for(held - host.allocated)
+                )
+
+    def with_what_stays(self, known: Any, spills: bool) -> int:
+        """Bytes of a budget in which that op runs beside what stays whatever runs: small storages,
+        and without a file what no op made. What it reads of that is there once.
+        """
+        read = [s for ref in self._read if (s := ref()) is not None and s.nbytes > 0]
+        twice = [s for s in read if id(s) not in known or not (spills or s.recipe is not None)]
+        once: int = self.nbytes - sum([s.nbytes for s in twice])
+        return once + _staying(known, spills)
 
 
 floor: Final = Floor()  # of the program, while one budget after the other is obeyed
@@ -60,11 +81,14 @@ def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known
     ]
     parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
     parts.append(f"The smallest budget in which it fits is about {readable(_roomy(needed))}.")
-    most = floor.nbytes + _staying(known, spills)
-    if _roomy(max(most, needed)) > _roomy(needed):
+    most = max(floor.with_what_stays(known, spills), needed)
+    there: Any = host.budget
+    everything = needed + (0 if there is None else away(there.gone))
+    fits = min(_roomy(most), max(floor.all, everything))  # in which nothing has to go
+    if fits > _roomy(needed):
         parts.append(
-            f"{floor.site} needs more, {readable(most)}: what has run so far fits in about "
-            f"{readable(_roomy(most))}."
+            f"{floor.site} needs more, {readable(min(most, fits))}: what has run so far fits in "
+            f"about {readable(fits)}."
         )
     parts.append("Ops that have not run yet may need more: `skimp fit` finds the program's budget.")
     if error is not None:

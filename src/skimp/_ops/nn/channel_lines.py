@@ -52,6 +52,6 @@ SCALED: Final = Pointwise(
 """x * a + b, the latter two with a number for each channel."""
 
 STANDARDIZED: Final = Pointwise(
-    "standardized", {FLOAT: _scaled("standardized", False, None, True)}, same, args=SCALED.args
+    "standardized", {FLOAT: _scaled("batch_norm", False, None, True)}, same, args=SCALED.args
 )
 """The same, of numbers made of x's own moments: so where x is not finite they are not."""
