@@ -459,6 +459,9 @@ def _read_back(s: Evictable, place: Place) -> None:
     host.refund(s)  # of a read that was interrupted before it began
     try:
         block = storages.taken(nbytes, s)
+        if s.block is not None:  # what was computed to make room has read it
+            host.counted_twice(nbytes, s)
+            return
         began = perf_counter()
         place.read(block[:nbytes])
         counts.read(s.op, s.made_at, nbytes, perf_counter() - began)

@@ -114,6 +114,7 @@ class Spending(Waking):
         if (
             not (self.knows or back)
             or owner.size < self._lowest()
+            or owner.deferred is None  # what was made of what it reads has read it
             or not self._know(owner, here.site)
         ):
             return arrays

@@ -242,6 +242,13 @@ class Ledger:
         if self.watched:
             self.fell(id(owner), nbytes)
 
+    def counted_twice(self, nbytes: int, owner: object) -> None:
+        """Count a free of what was counted for an owner that has as much already, and keeps it."""
+        self.dropped = self.dropped + 1
+        self.freed = self.freed + nbytes
+        if self.watched:
+            self.fell(id(owner), nbytes)
+
     def handed(self, nbytes: int, old_owner_id: int, owner: object) -> None:
         """A result took the block of what it read: nothing was allocated or freed.
 

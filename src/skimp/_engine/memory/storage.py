@@ -259,9 +259,12 @@ class Storage:
                 self.materialize_readers(source)
                 materialize_inner(expr)
                 self._about_to_change()
+                if source.deferred is not expr:  # a reader of this was one of it, too
+                    return False
                 run.evaluate(expr, array, [(setattr, source, "deferred", copied)])
             finally:
-                register(source, source.deferred or copied)
+                if source.deferred is not None:
+                    register(source, source.deferred)
             return True
 
     def _about_to_change(self) -> None:
@@ -293,7 +296,7 @@ class Storage:
                 raise
 
     def _compute(self, expr: Expr) -> None:
-        if self.nbytes >= 0:  # of a computation that was interrupted twice
+        if self.nbytes >= 0:  # of a computation that was interrupted twice, or that waits for this
             host.refund(self)
         size = self.size
         assert size is not None
@@ -304,12 +307,25 @@ class Storage:
         # after others were computed nobody else may read what this reads
         if donor is None and WAITING and size >= POOLED and watch.sees_one_alone() and relieve():
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
-        if donor is not None and not is_shared(expr):
+        if donor is not None and is_shared(expr):
+            donor = None
+        if donor is not None:
+            for leaf in expr.leaves:
+                _ = leaf.array  # is made now, if it is not there
+        # what was computed to relieve, or to make what this reads, may read this: it has the bytes
+        if self.deferred is not expr:
+            return
+        if donor is not None:
             self._compute_over(donor, expr)
             return
         try:
             block = taken(size, self)
+            if self.deferred is not expr:  # likewise, where that made room within a limit
+                host.counted_twice(size, self)
+                return
             into.write(expr, np.ndarray(expr.shape, expr.dtype, block))
+            if self.deferred is not expr:  # likewise, and what was counted here was refunded
+                return
             self.block = block  # one step with the next line (see ledger.py)
             self.deferred = None
         except BaseException:
