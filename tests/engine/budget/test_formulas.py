@@ -124,3 +124,25 @@ def test_gradients_of_gates_take_the_place_of_the_gates_within_a_budget_too(make
         found, within_it = train(net, x)
     assert found == wanted
     assert within_it <= peak + MIB // 4
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_norms_gradient_is_made_over_one_that_comes_in_though_the_result_is_held(
+    spill: bool,
+) -> None:
+    """A rectifier's gradient reads two that are added, and what the result waits for as well."""
+    f = torch.nn.functional
+
+    def trained() -> list[bytes]:
+        torch.manual_seed(0)
+        y = torch.randn(16, 16, 32, 32)
+        weights = [torch.randn(16, 16, 3, 3).requires_grad_() for _ in range(4)]
+        for w in weights:
+            y = f.relu(f.batch_norm(f.conv2d(y, w, padding=1), None, None, training=True))
+        (y * y).mean().backward()
+        return [w.grad.numpy().tobytes() for w in weights]
+
+    wanted = trained()
+    torch.memory.empty_cache()
+    with torch.memory.budget(held() + 4 * MIB, spill=spill):
+        assert trained() == wanted
