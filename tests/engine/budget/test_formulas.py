@@ -11,6 +11,8 @@ import pytest
 
 import skimp as torch
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.rematerialize import rematerialized
+from skimp._engine.tensor.tensor import wrap
 from tests.engine.budget.holding import MIB, held, is_away
 from tests.engine.budget.test_giving_up import WIDE, evict, square, wide, within
 from tests.engine.budget.test_together import made
@@ -124,3 +126,47 @@ def test_gradients_of_gates_take_the_place_of_the_gates_within_a_budget_too(make
         found, within_it = train(net, x)
     assert found == wanted
     assert within_it <= peak + MIB // 4
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_norms_gradient_is_made_over_one_that_comes_in_though_the_result_is_held(
+    spill: bool,
+) -> None:
+    """A rectifier's gradient reads two that are added, and what the result waits for as well."""
+    f = torch.nn.functional
+
+    def trained() -> list[bytes]:
+        torch.manual_seed(0)
+        y = torch.randn(16, 16, 32, 32)
+        weights = [torch.randn(16, 16, 3, 3).requires_grad_() for _ in range(4)]
+        for w in weights:
+            y = f.relu(f.batch_norm(f.conv2d(y, w, padding=1), None, None, training=True))
+        (y * y).mean().backward()
+        return [w.grad.numpy().tobytes() for w in weights]
+
+    wanted = trained()
+    torch.memory.empty_cache()
+    with torch.memory.budget(held() + 4 * MIB, spill=spill):
+        assert trained() == wanted
+
+
+@pytest.mark.usefixtures("obeyed")
+@pytest.mark.parametrize("written", [False, True])
+def test_what_reads_what_stands_for_a_result_that_is_there_can_go(written: bool) -> None:
+    """Its recipe reads that result, for no budget can know what stands for it."""
+    x, other = square(1), square(2)
+    y = x.exp()
+    stand = rematerialized(y._storage.deferred, y._storage, waits=False)
+    y._storage.flat()
+    evict(y)
+    stand.flat()
+    assert is_away(y)
+    again = wrap(stand, y._skimp_layout_of(), y.dtype)
+    z = again + other
+    wanted = z.tolist()
+    del again, stand
+    evict(z)
+    if written:
+        y.zero_()
+    assert z.tolist() == wanted
+    assert y.tolist() == (torch.zeros(512, 512) if written else x.exp()).tolist()

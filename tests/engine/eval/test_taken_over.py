@@ -91,6 +91,23 @@ def test_what_an_expression_alone_reads_is_computed_over() -> None:
         assert chain.data_ptr() == address
 
 
+@pytest.mark.parametrize("held", ["another", "reader"])
+def test_a_part_that_others_hold_matters_where_it_reads_what_is_computed_over(held: str) -> None:
+    with skimp.config.using(defer="auto"):
+        x = skimp.from_numpy(ELEMENTS)
+        one = x * x
+        other = skimp.from_numpy(ELEMENTS) * 2  # which is there, or waits
+        address = one.data_ptr()
+        part = other.exp() if held == "another" else one.exp()
+        result = one + part
+        del one
+        assert (result.data_ptr() == address) == (held == "another")
+        squares = ELEMENTS * ELEMENTS
+        inner = np.exp(2 * ELEMENTS if held == "another" else squares)
+        np.testing.assert_allclose(part.numpy(), inner, rtol=1e-5)
+        np.testing.assert_allclose(result.numpy(), squares + inner, rtol=1e-5)
+
+
 def test_what_another_thread_computes_over_its_input_is_read_when_that_is_done() -> None:
     """While a result is computed over what it reads, its expression tells what it was, no more."""
     with skimp.config.using(defer="auto"):

@@ -26,6 +26,7 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.eval.expr import Expr, Leaf, Whole, lies_over, place_of, walk
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.rematerialize import Rematerialized
 from skimp._engine.memory.storage import Storage
 from skimp.config import config
 
@@ -176,7 +177,7 @@ class Pointwise(Recipe):
             numbers[id(leaf)] = len(self._leaves)
             array = leaf.array
             like = (array.shape, array.dtype) if array.flags.c_contiguous else None
-            self._leaves.append((known[id(leaf.storage)], place_of(leaf), like))
+            self._leaves.append((known[id(_whose(leaf.storage))], place_of(leaf), like))
         for node in walk((expr,)):
             args = [(type(a), numbers[id(a)] if type(a) in (Expr, Leaf) else a) for a in node.args]
             numbers[id(node)] = len(self._nodes)
@@ -269,13 +270,25 @@ def sources_of(needed: Sequence[Any]) -> list[Source] | None:
     return found
 
 
+def _whose(s: Any) -> Any:
+    """The storage by which a recipe reads these bytes: of what stands for one that lives, and has
+    them still, that one, for a budget can know no other.
+    """
+    if type(s) is Rematerialized:
+        original = s.original()
+        if original is not None and (original.version, original.unseen) == (s.noted, s.seen):
+            return original
+    return s
+
+
 def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
     """Note the expression by which a storage's bytes are made."""
     for leaf in expr.leaves:
         block: Any = leaf.storage.block  # type: ignore[attr-defined]
         if block is None or not lies_over(leaf, block):
             return None
-    sources = sources_of(list({id(leaf.storage): leaf.storage for leaf in expr.leaves}.values()))
+    read = {id(one): one for one in [_whose(leaf.storage) for leaf in expr.leaves]}
+    sources = None if id(s) in read else sources_of(list(read.values()))
     if sources is None:
         return None
     recipe = Pointwise(expr, sources)

@@ -296,9 +296,10 @@ def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         stack += inner
 
 
-def is_shared(root: Expr) -> bool:
-    """Whether somebody holds a node or a leaf inside `root` that is no part of it: another
-    expression, which may be an op's that is under way, and known to nobody else.
+def is_shared(root: Expr, storage: object) -> bool:
+    """Whether somebody holds a node or a leaf inside `root` by which it reads a storage, and that
+    is no part of it: another expression, which may be an op's that is under way, and known to
+    nobody else.
     """
     if root.size == 1:
         for leaf in root.leaves:
@@ -306,18 +307,20 @@ def is_shared(root: Expr) -> bool:
             for arg in root.args:
                 held += arg is leaf
             del arg
-            if sys.getrefcount(leaf) > held:
+            if leaf.storage is storage and sys.getrefcount(leaf) > held:
                 return True
         return False
-    return _is_held(root)
+    return _is_held(root, storage)
 
 
-def _is_held(root: Expr) -> bool:
+def _is_held(root: Expr, storage: object) -> bool:
     inner, held = _inside(root)
+    reads = [leaf for leaf in root.leaves if leaf.storage is storage]
     listed = HELD_BY_VARIABLE + 1
-    if any([sys.getrefcount(node) > listed + held[id(node)] for node in inner]):
+    if any([sys.getrefcount(leaf) > listed + held[id(leaf)] for leaf in reads]):
         return True
-    return any([sys.getrefcount(leaf) > HELD_BY_VARIABLE + held[id(leaf)] for leaf in root.leaves])
+    others = [node for node in inner if sys.getrefcount(node) > listed + held[id(node)]]
+    return any([not node.leaves.isdisjoint(reads) for node in others])
 
 
 def _inside(root: Expr) -> tuple[list[Expr], dict[int, int]]:

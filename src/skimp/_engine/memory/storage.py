@@ -307,7 +307,7 @@ class Storage:
         # after others were computed nobody else may read what this reads
         if donor is None and WAITING and size >= POOLED and watch.sees_one_alone() and relieve():
             donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
-        if donor is not None and is_shared(expr):
+        if donor is not None and is_shared(expr, donor):
             donor = None
         if donor is not None:
             for leaf in expr.leaves:
@@ -353,11 +353,12 @@ class Storage:
     def give_way(self, expr: Expr) -> bool:
         """For who reads `expr` element by element and writes over it what nobody shall ask this
         storage for: it has the block that the expression alone reads from now on, and waits no
-        more. False where there is none, or somebody else reads a part of the expression.
+        more. False where there is none, or somebody else has a part of the expression that reads
+        it.
         """
         with LOCK():
             donor = None if self.deferred is not expr else self.donor(expr)
-            if donor is None or is_shared(expr):
+            if donor is None or is_shared(expr, donor):
                 return False
             self._about_to_change()
             block = donor.block

@@ -138,32 +138,43 @@ def _to_several(
     form = _form(shape, kernel, *steps, shape_of(g)[2:])
     if input._dtype.is_complex:
         input, weight = conj(input), conj(weight)
-    to_weight, into = blank(kernel, input._dtype)
-    kernels = into.reshape(form.kernels)
-    to_bias, sums = None, None
-    if "bias" in needs:
-        to_bias, sums = blank(kernel[:1], input._dtype)
-        sums = sums.reshape(form.kernels[:2])
+    places = g._skimp_array().reshape(form.places)
     if "input" not in needs:
-        places = g._skimp_array().reshape(form.places)
         images = input._skimp_array().reshape(form.images)
+        to_weight, to_bias, kernels, sums = _blank_sums(kernel, "bias" in needs, input, form)
         conv_kernels.weights(places, images, kernels, form.window, sums)
         return None, to_weight, to_bias
-    return _with_input(shape, g, input, weight, kernels, sums, form), to_weight, to_bias
+    return _with_input(g, places, input, weight, "bias" in needs, form)
+
+
+def _blank_sums(
+    kernel: Ints, biased: bool, input: Any, form: _Form
+) -> tuple[Tensor, Tensor | None, Array, Any]:
+    """The gradients of weight and bias, to be filled, and their elements. Asked for once the input
+    is there, which may have no room beside them while it is made again."""
+    to_weight, into = blank(kernel, input._dtype)
+    to_bias, sums = blank(kernel[:1], input._dtype) if biased else (None, None)
+    return (
+        to_weight,
+        to_bias,
+        into.reshape(form.kernels),
+        None if sums is None else sums.reshape(form.kernels[:2]),
+    )
 
 
 def _with_input(
-    shape: Ints, g: Any, input: Any, weight: Any, kernels: Array, sums: Any, form: _Form
-) -> Tensor:
-    """The input's gradient, and those of weight and bias where these are to be: at once, or one
-    after the other, with the same bits, where the input may go before there is its gradient: as
-    what is made again for this may, or as there is no room for both."""
+    g: Any, places: Array, input: Any, weight: Any, biased: bool, form: _Form
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradients of input, weight and bias: at once, or one after the other, with the same bits,
+    where the input may go before there is its gradient: as what is made again for this may, or as
+    there is no room for both."""
+    shape = shape_of(input)
     window = form.window
-    places = g._skimp_array().reshape(form.places)
     own = input._storage
     way = way_back(own)
     images = input._skimp_array().reshape(form.images)
     turned = weight._skimp_array().reshape(form.kernels)
+    to_weight, to_bias, kernels, sums = _blank_sums(shape_of(weight), biased, input, form)
     if way is None:
         room = images.nbytes + min(_SCRATCH, images.nbytes + places.nbytes)
         at_once = host.fits(room) or host.relieve(room)
@@ -184,10 +195,10 @@ def _with_input(
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
         if conv_onednn.adjoint(places, turned, None, target, window):
-            return to_input
+            return to_input, to_weight, to_bias
         images = input._skimp_array().reshape(form.images)
     adjoint_and_weights(places, images, turned, target, kernels, window, sums)
-    return to_input
+    return to_input, to_weight, to_bias
 
 
 _APART = Rule(
