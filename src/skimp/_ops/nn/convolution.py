@@ -138,13 +138,14 @@ def _to_several(
     form = _form(shape, kernel, *steps, shape_of(g)[2:])
     if input._dtype.is_complex:
         input, weight = conj(input), conj(weight)
-    places = g._skimp_array().reshape(form.places)
+    g._skimp_array()  # not held, for it may go while the input is made again
     if "input" not in needs:
         images = input._skimp_array().reshape(form.images)
+        places = g._skimp_array().reshape(form.places)
         to_weight, to_bias, kernels, sums = _blank_sums(kernel, "bias" in needs, input, form)
         conv_kernels.weights(places, images, kernels, form.window, sums)
         return None, to_weight, to_bias
-    return _with_input(g, places, input, weight, "bias" in needs, form)
+    return _with_input(g, input, weight, "bias" in needs, form)
 
 
 def _blank_sums(
@@ -163,7 +164,7 @@ def _blank_sums(
 
 
 def _with_input(
-    g: Any, places: Array, input: Any, weight: Any, biased: bool, form: _Form
+    g: Any, input: Any, weight: Any, biased: bool, form: _Form
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The gradients of input, weight and bias: at once, or one after the other, with the same bits,
     where the input may go before there is its gradient: as what is made again for this may, or as
@@ -173,6 +174,7 @@ def _with_input(
     own = input._storage
     way = way_back(own)
     images = input._skimp_array().reshape(form.images)
+    places = g._skimp_array().reshape(form.places)
     turned = weight._skimp_array().reshape(form.kernels)
     to_weight, to_bias, kernels, sums = _blank_sums(shape_of(weight), biased, input, form)
     if way is None:
