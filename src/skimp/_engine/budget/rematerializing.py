@@ -211,7 +211,7 @@ class _Order:
             if s not in held:
                 self._drop(s)
         for s in held:
-            if s.block is not None or s.place is not None or s.deferred is not None:
+            if recipes.has_bytes(s):
                 self._hold(s)
         self.todo = todo
 
@@ -244,12 +244,11 @@ class _Order:
 
     def _release(self, read: list[Evictable]) -> None:
         """These were read once more."""
-        held, holding = self.held, self.holding
+        held = self.held
         for s in read:
             left = held[s] = held.get(s, 0) - 1
-            if not left and s in holding:
-                s.held -= 1
-                del holding[s]  # one step with the line above
+            if not left and s in self.holding:
+                self._drop(s)
 
     def _end(self) -> None:
         for s in list(self.holding):
@@ -373,11 +372,7 @@ class _Order:
         given: list[Storage] = []
         for source in one.sources:
             s: Any = source.ref()
-            if (
-                s is None
-                or s.writes != source.writes
-                or (s.block is None and s.place is None and s.deferred is None)
-            ):
+            if s is None or s.writes != source.writes or not recipes.has_bytes(s):
                 s = self._source(source)
                 if s is None:
                     return None
@@ -436,7 +431,7 @@ def _reads(one: Recipe) -> tuple[list[Evictable], list[Key]]:
         if s is not None and s.writes == source.writes:
             living.append(s)
         elif source.origin is not None:
-            dead.append((id(source.origin[0]), source.origin[1]))
+            dead.append(_key(source))
     return living, dead
 
 

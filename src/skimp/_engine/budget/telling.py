@@ -42,17 +42,14 @@ class Floor:
         self._read: list[weakref.ref[Any]] = []
 
     def see(self, nbytes: int, read: Iterable[Any] = (), held: int = 0) -> None:
-        """The op that runs needs so much: what it `read`, and what it made, of all that is `held`
-        at once.
+        """The op that runs needs so much, more than any before: what it `read`, and what it made,
+        of all that is `held` at once.
         """
-        if nbytes > self.nbytes:
-            self.nbytes, self.site = nbytes, call_site.find()
-            self._read = [weakref.ref(s) for s in read]
-            budget: Any = host.budget
-            if budget is not None:
-                self.all = max(
-                    self.all, away(budget.gone) + host.reserved_for(held - host.allocated)
-                )
+        self.nbytes, self.site = nbytes, call_site.find()
+        self._read = [weakref.ref(s) for s in read]
+        budget: Any = host.budget
+        if budget is not None:
+            self.all = max(self.all, away(budget.gone) + host.reserved_for(held - host.allocated))
 
     def with_what_stays(self, known: Any, spills: bool) -> int:
         """Bytes of a budget in which that op runs beside what stays whatever runs: small storages,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -84,11 +84,14 @@ class Followed(Storage):
         )
 
 
-class Way(NamedTuple):
+class Way:
     """An expression of bytes that there are, and what it reads, at which versions."""
 
-    expr: Expr
-    sources: list[tuple[Any, int, int]]
+    __slots__ = ("__weakref__", "expr", "sources")
+
+    def __init__(self, expr: Expr, sources: Iterable[Any]) -> None:
+        self.expr: Final = expr
+        self.sources: Final = [(s, s.version, s.unseen) for s in sources]
 
     def let_go(self) -> None:
         """What it has read may go meanwhile, within a budget."""
@@ -114,7 +117,7 @@ class Rematerialized(Storage):
     seen: int = 0  # the last write to it that no version counts
     last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
     lent: Storage | None = None  # whose block this is
-    goes: bool = False  # the bytes go with `go_back`, and no budget need know them until then
+    way: weakref.ref[Way] | None = None  # while it lives, no budget need know the bytes
 
     @property
     def version(self) -> int:
@@ -212,21 +215,19 @@ class Rematerialized(Storage):
             sources: set[Any] = {leaf.storage for leaf in expr.leaves}
             if sum([len(s) * 2 > len(self) for s in sources]) > 1:
                 return None  # a sum, for instance
-            self.goes = True
-            return Way(expr, [(s, s.version, s.unseen) for s in sources])
+            way = Way(expr, sources)
+            self.way = weakref.ref(way)
+            return way
 
     def go_back(self, way: Way) -> None:
         """Let the bytes go, unless somebody else has them, or two more tensors wait for them, or
         what they are made of has changed.
         """
-        self.goes = False
         if sys.getrefcount(self) > _ASKED:
             return
         with LOCK():
             block = self.block
-            if block is None or type(self) is not Rematerialized:
-                return
-            if self.lent is not None or self.exported or self.handed_out:
+            if block is None or self.lent is not None or self.exported or self.handed_out:
                 return
             held = HELD_BY_VARIABLE + (1 if self._flat is None else 2)
             if sys.getrefcount(block) != held or isinstance(block.base, np.ndarray):
@@ -290,7 +291,9 @@ def settle(s: Rematerialized) -> bool:
     with LOCK():
         if type(s) is not Rematerialized:
             return type(s) is Storage
-        if s.block is None or s.lent is not None or s.goes or s.original() is not None:
+        if s.way is not None and s.way() is not None:  # the bytes go by that
+            return False
+        if s.block is None or s.lent is not None or s.original() is not None:
             return False
         version, s.__dict__["written"] = s.last
         _own_version.__set__(s, version)

@@ -17,7 +17,7 @@ from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.rematerialize import Rematerialized, reads_whole, way_back
+from skimp._engine.memory.rematerialize import reads_whole, way_back
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels, conv_onednn
@@ -185,13 +185,12 @@ def _with_input(
         if host.budget is not None:
             way.let_go()
     if at_once or not conv_onednn.weights(places, images, kernels, window, sums):
-        if way is not None:
-            own.goes = False
+        way = None  # the input stays: a budget may know it
         to_input, target = _result(shape, g, weight)
         target = target.reshape(form.images)
     else:
         del images
-        if way is not None and type(own) is Rematerialized:  # a budget may have settled it
+        if way is not None:
             own.go_back(way)
         way = None  # which keeps what it reads
         to_input, target = _result(shape, g, weight)
